@@ -1,0 +1,138 @@
+"""Read `stagemesh.yaml` and the environment into typed, frozen sections; a bad value names its key and its place.
+
+Order of precedence: environment (`STAGEMESH_ENGINE__MAX_RUNNING=8`), then the file, then defaults. Values in the
+environment are read as YAML, so `STAGEMESH_SERVE='{small: 2}'` works.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+SECTIONS = ("gateway", "tokenizer", "engine", "cache", "validator", "corrector", "differ", "worker")
+"""Keys of the file that belong to one service each; the others are in `mesh_config.MeshConfig`."""
+
+SHORTHANDS = {"prefill_chunk_size": ("engine", "prefill_chunk_size")}
+"""Top-level names that users of the field know, and where they belong."""
+
+PREFIX = "STAGEMESH_"
+NOT_CONFIG = frozenset(
+    {"STAGEMESH_CONFIG", "STAGEMESH_INSTANCE", "STAGEMESH_STATE", "STAGEMESH_API_KEY", "STAGEMESH_TEST"}
+)
+"""Variables with this prefix that are no keys of the file (any `STAGEMESH_TEST_…` counts as well)."""
+
+Path_ = tuple[str, ...]
+T = TypeVar("T", bound=BaseModel)
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message names each bad key and where it was set."""
+
+
+class Section(BaseModel):
+    """Base of every configuration model: frozen, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Source:
+    """The merged raw configuration, and where each key came from."""
+
+    def __init__(self, values: dict[str, Any], origins: dict[Path_, str]) -> None:
+        self._values = values
+        self._origins = origins
+
+    def origin(self, path: Path_) -> str:
+        """`stagemesh.yaml:12` or a variable's name, for the key at `path` or its nearest parent."""
+        for length in range(len(path), 0, -1):
+            if found := self._origins.get(path[:length]):
+                return found
+        return "defaults"
+
+    def shared(self, model: type[T]) -> T:
+        """Everything outside the services' sections, as `model`."""
+        return self._validate(model, {key: value for key, value in self._values.items() if key not in SECTIONS}, ())
+
+    def section(self, name: str, model: type[T]) -> T:
+        """The section `name`, as `model`."""
+        return self._validate(model, self._values.get(name) or {}, (name,))
+
+    def _validate(self, model: type[T], values: Any, prefix: Path_) -> T:
+        try:
+            return model.model_validate(values)
+        except ValidationError as error:
+            lines = []
+            for problem in error.errors(include_url=False):
+                path = (*prefix, *(str(part) for part in problem["loc"]))
+                given = "" if problem["type"] in {"missing", "extra_forbidden"} else f" (got {problem['input']!r})"
+                lines.append(f"{self.origin(path)}: {'.'.join(path)}: {problem['msg']}{given}")
+            raise ConfigError("\n".join(lines)) from None
+
+
+def read_source(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Source:
+    """Merge the file at `path` (or `$STAGEMESH_CONFIG`, or none) with the environment.
+
+    Raises ConfigError when the file is missing, is not YAML or is not a mapping.
+    """
+    environ = os.environ if environ is None else environ
+    path = path or (Path(environ["STAGEMESH_CONFIG"]) if environ.get("STAGEMESH_CONFIG") else None)
+    values, origins = _read_file(path) if path else ({}, {})
+    for key, (section, name) in SHORTHANDS.items():
+        if key in values:
+            values.setdefault(section, {}).setdefault(name, values.pop(key))
+            origins[(section, name)] = origins[(key,)]
+    for variable, text in sorted(environ.items()):
+        if variable.startswith(PREFIX) and variable not in NOT_CONFIG and not variable.startswith("STAGEMESH_TEST_"):
+            _set(values, origins, variable, text)
+    return Source(values, origins)
+
+
+def _set(values: dict[str, Any], origins: dict[Path_, str], variable: str, text: str) -> None:
+    keys = tuple(variable.removeprefix(PREFIX).lower().split("__"))
+    keys = SHORTHANDS.get(keys[0], keys) if len(keys) == 1 else keys
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    node = values
+    for key in keys[:-1]:
+        child = node.setdefault(key, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"{variable}: {key} is a single value, not a group of keys")
+        node = child
+    node[keys[-1]] = value
+    origins[keys] = variable
+
+
+def _read_file(path: Path) -> tuple[dict[str, Any], dict[Path_, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    try:
+        values, tree = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is not valid YAML: {error}") from None
+    if values is None:
+        return {}, {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}:1: must be a mapping of keys to values")
+    return values, {keys: f"{path}:{line}" for keys, line in _lines(tree, ())}
+
+
+def _lines(node: yaml.Node | None, prefix: Path_) -> Iterator[tuple[Path_, int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            path = (*prefix, str(key.value))
+            yield path, key.start_mark.line + 1
+            yield from _lines(value, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            path = (*prefix, str(index))
+            yield path, value.start_mark.line + 1
+            yield from _lines(value, path)

@@ -1,0 +1,107 @@
+"""What all services of a mesh share: addresses, servers, models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr, model_validator
+
+from stagemesh.runtime.config import Section
+
+DEFAULT_MODEL = "smollm2-135m-instruct"
+
+
+class Addresses(Section):
+    """Where each service listens, as `host:port`. A host name with several addresses stands for several replicas."""
+
+    gateway: str = "127.0.0.1:50051"
+    tokenizer: tuple[str, ...] = ("127.0.0.1:50052",)
+    engine: tuple[str, ...] = ("127.0.0.1:50053",)
+    cache: tuple[str, ...] = ("127.0.0.1:50054",)
+    validator: tuple[str, ...] = ("127.0.0.1:50055",)
+    corrector: tuple[str, ...] = ("127.0.0.1:50056",)
+    candidate_engine: tuple[str, ...] = ()
+    """Engines that run the shadow candidate; they never answer a caller."""
+
+
+class ModelConfig(Section):
+    """One model under a name of its own."""
+
+    source: str
+    """`builtin`, `hf:ORG/NAME`, a folder in Hugging Face layout, or a `.gguf` file."""
+    revision: str | None = None
+    """Branch, tag or commit for `hf:` sources."""
+
+
+class ShadowConfig(Section):
+    """A candidate model that receives a copy of all traffic and answers nobody."""
+
+    candidate: str | None = None
+    """Name of the candidate model; none switches shadowing off."""
+    candidate_settings: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """Keys of the `engine` section that differ on the candidate's engine."""
+    max_buffered_events: int = Field(default=1000, ge=1)
+    """Events that wait in the gateway while the ledger is slow; what comes on top is dropped and counted."""
+    max_outbox_events: int = Field(default=20_000, ge=1)
+    """Events that wait in the ledger while the differ is away; what comes on top is dropped and counted."""
+
+
+class MeshConfig(Section):
+    state_dir: Path | None = None
+    """Folder for logs, embedded servers' data and SQLite files; set by `stagemesh up`."""
+    log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
+    log_prompts: bool = False
+    """Write prompts and answers to the logs."""
+    mesh_token: SecretStr = SecretStr("")
+    """Shared secret that internal calls must carry; empty switches the check off (private networks only)."""
+    max_message_bytes: int = Field(default=32 * 1024 * 1024, ge=65_536)
+    """gRPC transport limit at both ends; the gateway's `max_request_bytes` is the limit that callers meet."""
+    drain_grace_s: float = Field(default=10.0, ge=0)
+    """How long a service that is told to stop may finish its work."""
+
+    addresses: Addresses = Addresses()
+
+    redis_url: str = ""
+    """One Redis for both uses below."""
+    ledger_url: str = ""
+    """Redis with append-only file and no eviction: ledger, outbox, sessions, tenants."""
+    kv_url: str = ""
+    """Redis with bounded memory: KV pages, warm sets."""
+    kafka_bootstrap: str = ""
+    """`host:port[,host:port]` of a Kafka-protocol broker."""
+    kafka_topic_prefix: str = ""
+
+    models: dict[str, ModelConfig] = Field(default_factory=dict)
+    """Known models by name. The default model is known even where the file names others only."""
+    aliases: dict[str, str] = Field(default_factory=dict)
+    """Other names for models, e.g. `gpt-4o-mini: smollm2-135m-instruct`."""
+    default_model: str = DEFAULT_MODEL
+    serve: dict[str, int] = Field(default_factory=dict)
+    """Engines to start per model; empty: one for the default model."""
+    shadow: ShadowConfig = ShadowConfig()
+
+    @model_validator(mode="after")
+    def _complete(self) -> MeshConfig:
+        models = {DEFAULT_MODEL: ModelConfig(source="builtin"), **self.models}
+        serve = self.serve or {self.default_model: 1}
+        for owner, name in (
+            ("default_model", self.default_model),
+            *((f"aliases.{alias}", target) for alias, target in self.aliases.items()),
+            *((f"serve.{name}", name) for name in serve),
+            *((("shadow.candidate", self.shadow.candidate),) if self.shadow.candidate else ()),
+        ):
+            if name not in models:
+                raise ValueError(
+                    f"{owner} names the model {name!r}, which `models` does not define ({', '.join(sorted(models))})"
+                )
+        object.__setattr__(self, "models", models)
+        object.__setattr__(self, "serve", serve)
+        object.__setattr__(self, "ledger_url", self.ledger_url or self.redis_url)
+        object.__setattr__(self, "kv_url", self.kv_url or self.redis_url)
+        return self
+
+    def resolve_model(self, name: str) -> str | None:
+        """The model behind a name or alias; the default model for an empty name; None if unknown."""
+        name = name or self.default_model
+        name = self.aliases.get(name, name)
+        return name if name in self.models else None
