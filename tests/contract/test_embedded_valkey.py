@@ -1,0 +1,136 @@
+"""The embedded Valkey server as `stagemesh up` runs it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from stagemesh.embedded import valkey
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(state_dir: Path, port: int, password: str) -> Iterator[tuple[subprocess.Popen[bytes], redis.Redis]]:
+    process = subprocess.Popen(valkey.command(state_dir, port, password), stdout=subprocess.DEVNULL)
+    client = redis.Redis.from_url(valkey.url(port, password), socket_timeout=2)
+    try:
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                client.ping()
+                break
+            except redis.ConnectionError:
+                assert process.poll() is None, "the server ended instead of starting"
+                assert time.monotonic() < deadline, "the server does not answer"
+                time.sleep(0.02)
+        yield process, client
+    finally:
+        client.close()
+        process.kill()
+        process.wait()
+
+
+def start_and_fail(state_dir: Path) -> tuple[int, str]:
+    ended = subprocess.run(
+        valkey.command(state_dir, free_port(), "secret"), capture_output=True, text=True, timeout=20, check=False
+    )
+    return ended.returncode, ended.stderr
+
+
+def append_only_file(state_dir: Path) -> Path:
+    (path,) = valkey.data_folder(state_dir).glob(valkey.AOF_PATTERN)
+    return path
+
+
+def fill(state_dir: Path) -> None:
+    with running(state_dir, free_port(), "secret") as (_, client):
+        for i in range(100):
+            client.set(f"key{i}", "value" * 20)
+
+
+def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    port, password = free_port(), valkey.load_password(tmp_path)
+    with running(tmp_path, port, password) as (process, client):
+        client.set("kept", "yes")
+        process.kill()
+        process.wait()
+    with running(tmp_path, port, password) as (_, client):
+        assert client.get("kept") == b"yes"
+
+
+def test_the_password_is_required_and_stays_the_same_and_is_in_no_command_line(tmp_path: Path) -> None:
+    password = valkey.load_password(tmp_path)
+    assert len(password) >= 32
+    assert valkey.load_password(tmp_path) == password
+    assert not any(password in part for part in valkey.command(tmp_path, 1, password))
+    port = free_port()
+    with running(tmp_path, port, password):
+        stranger = redis.Redis(port=port)
+        with pytest.raises(redis.AuthenticationError):
+            stranger.ping()
+        stranger.close()
+    for name in ("password", "valkey.conf"):
+        assert (valkey.data_folder(tmp_path) / name).stat().st_mode & 0o077 == 0
+
+
+def test_nothing_is_evicted_and_writes_reach_the_disk_before_the_reply(tmp_path: Path) -> None:
+    with running(tmp_path, free_port(), "secret") as (_, client):
+        wanted = {"maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "always", "bind": "127.0.0.1"}
+        assert {key: client.config_get(key)[key] for key in wanted} == wanted
+
+
+def test_a_second_server_on_the_same_folder_is_refused_with_a_reason(tmp_path: Path) -> None:
+    with running(tmp_path, free_port(), "secret") as (process, _):
+        code, message = start_and_fail(tmp_path)
+        assert (code, f"in use by process {process.pid}" in message) == (75, True)
+
+
+def test_a_torn_last_record_does_not_stop_the_start(tmp_path: Path) -> None:
+    fill(tmp_path)
+    path = append_only_file(tmp_path)
+    os.truncate(path, path.stat().st_size - 20)
+    with running(tmp_path, free_port(), "secret") as (_, client):
+        assert client.dbsize() == 99
+
+
+def test_a_damaged_file_is_named_with_the_way_to_repair_it(tmp_path: Path) -> None:
+    fill(tmp_path)
+    path = append_only_file(tmp_path)
+    content = path.read_bytes()
+    at = content.index(b"*3", len(content) // 2)
+    path.write_bytes(content[:at] + b"zz" + content[at + 2 :])
+    code, message = start_and_fail(tmp_path)
+    assert code == 78
+    assert str(path) in message
+    assert "--repair" in message
+
+    folder = valkey.data_folder(tmp_path)
+    subprocess.run([sys.executable, "-m", "stagemesh.embedded.valkey", "--repair", str(folder)], check=True, timeout=20)
+    with running(tmp_path, free_port(), "secret") as (_, client):
+        assert 30 < client.dbsize() < 70
+    assert path.with_name(path.name + ".damaged").exists()
+
+
+def test_a_full_disk_is_said_before_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(valkey, "MIN_FREE_BYTES", 1 << 60)
+    with pytest.raises(SystemExit) as ended:
+        valkey.check_disk(tmp_path)
+    assert ended.value.code == 75
+    assert "free some space" in capsys.readouterr().err
