@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-SECTIONS = ("gateway", "tokenizer", "engine", "cache", "validator", "corrector", "differ", "worker")
-"""Keys of the file that belong to one service each; the others are in `mesh_config.MeshConfig`."""
+SECTIONS = ("gateway", "tokenizer", "engine", "cache", "validator", "corrector", "differ", "worker", "supervisor")
+"""Keys of the file that belong to one service each, or to `stagemesh up`; the others are in `mesh_config.MeshConfig`."""
 
 SHORTHANDS = {"prefill_chunk_size": ("engine", "prefill_chunk_size")}
 """Top-level names that users of the field know, and where they belong."""

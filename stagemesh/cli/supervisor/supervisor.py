@@ -1,0 +1,103 @@
+"""All processes of a mesh: started in order, kept running, stopped in order, recorded in `mesh.json`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from stagemesh.cli.supervisor.guardian_link import GuardianLink
+from stagemesh.cli.supervisor.log_file import LogFile
+from stagemesh.cli.supervisor.mesh_file import MeshRecord, process_started_at, write_mesh
+from stagemesh.cli.supervisor.process import ManagedProcess
+from stagemesh.cli.supervisor.settings import SupervisorConfig
+from stagemesh.cli.supervisor.spec import Phase, ProcessSpec
+from stagemesh.cli.supervisor.state_dir import StateDir
+
+STOP_MARGIN_S = 3.0
+"""What a process gets beyond its own drain grace before it is killed."""
+
+
+class Supervisor:
+    """Runs `specs` until it is told to stop."""
+
+    def __init__(
+        self,
+        specs: Sequence[ProcessSpec],
+        *,
+        state: StateDir,
+        record: MeshRecord,
+        settings: SupervisorConfig,
+        drain_grace_s: float,
+    ) -> None:
+        self._state = state
+        self._record = record.model_copy(
+            update={"supervisor_pid": os.getpid(), "supervisor_started_at": process_started_at(os.getpid())}
+        )
+        self._grace_s = drain_grace_s + STOP_MARGIN_S
+        self._guardian = GuardianLink(self._grace_s) if sys.platform != "linux" else None
+        self._stop_requested = asyncio.Event()
+        self._processes = [
+            ManagedProcess(
+                spec,
+                settings,
+                LogFile(state.log_of(spec.name), max_bytes=settings.max_log_bytes, num_old=settings.num_old_logs),
+                self._write,
+            )
+            for spec in specs
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def request_stop(self) -> None:
+        """Begin to stop; `run` returns when all processes have ended."""
+        self._stop_requested.set()
+
+    async def run(self) -> None:
+        """Start everything, and return after `request_stop` or a stop signal when all of it has ended."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self.request_stop)
+        self._write()
+        try:
+            starting = asyncio.create_task(self._start())
+            await self._stop_requested.wait()
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        finally:
+            await self._stop()
+            self._forget()
+            if self._guardian is not None:
+                self._guardian.close()
+
+    async def _start(self) -> None:
+        servers = self._of(Phase.SERVER)
+        self._launch(servers)
+        for server in servers:
+            await server.wait_settled()
+        self._launch([*self._of(Phase.SERVICE), *self._of(Phase.GATEWAY)])
+
+    def _launch(self, processes: Sequence[ManagedProcess]) -> None:
+        self._tasks.extend(asyncio.create_task(process.run(), name=process.spec.name) for process in processes)
+
+    async def _stop(self) -> None:
+        for phase in reversed(Phase):
+            await asyncio.gather(*(process.stop(self._grace_s) for process in self._of(phase)))
+        await asyncio.gather(*self._tasks)
+
+    def _of(self, phase: Phase) -> list[ManagedProcess]:
+        return [process for process in self._processes if process.spec.phase is phase]
+
+    def _write(self) -> None:
+        self._record = self._record.model_copy(
+            update={"processes": tuple(process.record for process in self._processes)}
+        )
+        write_mesh(self._state.mesh_file, self._record)
+        if self._guardian is not None:
+            self._guardian.update({process.record.pid for process in self._processes} - {0})
+
+    def _forget(self) -> None:
+        """Leave what the next start needs: token and ports."""
+        ended = {"supervisor_pid": 0, "supervisor_started_at": 0.0, "processes": ()}
+        write_mesh(self._state.mesh_file, self._record.model_copy(update=ended))
