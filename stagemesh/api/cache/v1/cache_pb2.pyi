@@ -258,18 +258,22 @@ class CommitResponse(_message.Message):
 
     VERSION_FIELD_NUMBER: _builtins.int
     CONFLICT_FIELD_NUMBER: _builtins.int
+    DROPPED_MESSAGES_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     conflict: _builtins.bool
     """Another turn was committed on the same base; this one was appended after it without its tokens."""
+    dropped_messages: _builtins.int
+    """Messages of the oldest turns that were dropped to keep the session within its size; the tokens went with them."""
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
         conflict: _builtins.bool = ...,
+        dropped_messages: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflict", b"conflict", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflict", b"conflict", "dropped_messages", b"dropped_messages", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -299,6 +303,8 @@ Global___GetSessionRequest: _TypeAlias = GetSessionRequest  # noqa: Y015
 
 @_typing.final
 class GetSessionResponse(_message.Message):
+    """Without tokens: they belong to a model, which OpenSession names."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_FIELD_NUMBER: _builtins.int

@@ -1,0 +1,30 @@
+"""`python -m services.cache`"""
+
+from __future__ import annotations
+
+from services.cache.config import CacheConfig
+from services.cache.service import CacheService
+from stagemesh.runtime.config import ConfigError, read_source
+from stagemesh.runtime.errors import die
+from stagemesh.runtime.identity import process_identity
+from stagemesh.runtime.mesh_config import MeshConfig
+from stagemesh.runtime.server import run, serve
+from stagemesh.runtime.telemetry import configure_logging
+
+
+def main() -> None:
+    try:
+        source = read_source()
+        mesh, config = source.shared(MeshConfig), source.section("cache", CacheConfig)
+    except ConfigError as error:
+        die(str(error))
+    if not mesh.ledger_url:
+        die("the cache service needs a Redis for sessions: set ledger_url (STAGEMESH_LEDGER_URL)")
+    configure_logging(instance=process_identity("cache").instance, level=mesh.log_level)
+    address = config.listen or mesh.addresses.cache[0]
+    service = CacheService(mesh.ledger_url, config)
+    run(serve(service, mesh, address, option="cache.listen (STAGEMESH_CACHE__LISTEN)"))
+
+
+if __name__ == "__main__":
+    main()

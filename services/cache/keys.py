@@ -1,0 +1,68 @@
+"""Names of everything that the cache service stores.
+
+A key is `stagemesh:cache:{TENANT DIGEST}:KIND:` and then netstrings (`LENGTH:BYTES,`), so no ID, whatever bytes it
+holds, can end early or run into its neighbour. The digest in braces puts all keys of a tenant into one slot of a
+Redis cluster; the tenant itself stands in the key as well, so a collision of digests mixes nothing.
+
+| kind | type | what |
+|---|---|---|
+| `session` | hash | user, version, times, sizes, the leading system messages, which tokens belong to it |
+| `turns` | list | one entry per turn: u32 little endian number of messages, then `ChatMessages` |
+| `seen` | sorted set | the last commits by request ID; score = 2 × version + conflict |
+| `tokens` | string | u32 little endian token IDs; its key names tokenizer and revision |
+| `sessions` | sorted set | session IDs of a tenant by last activity (ms) |
+| `user` | sorted set | session IDs of a user by last activity (ms) |
+| `gone`, `gone-user` | counter | erasures of a session or user, so that a turn under way cannot bring it back |
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+PREFIX = b"stagemesh:cache:"
+EPOCH = PREFIX + b"{root}:epoch"
+SECRET = PREFIX + b"{root}:secret"
+
+
+def netstrings(*parts: bytes) -> bytes:
+    """An unambiguous concatenation: equal only for equal lists of parts."""
+    return b"".join(b"%d:%b," % (len(part), part) for part in parts)
+
+
+@dataclass(frozen=True)
+class TenantKeys:
+    """Keys of one tenant in one epoch."""
+
+    tenant_id: str
+    epoch: int
+
+    def _key(self, kind: bytes, *parts: str) -> bytes:
+        tenant = self.tenant_id.encode()
+        digest = hashlib.blake2b(tenant, digest_size=8).hexdigest().encode()
+        names = netstrings(b"%d" % self.epoch, tenant, *(part.encode() for part in parts))
+        return PREFIX + b"{" + digest + b"}:" + kind + b":" + names
+
+    def sessions(self) -> bytes:
+        return self._key(b"sessions")
+
+    def user(self, user_id: str) -> bytes:
+        return self._key(b"user", user_id)
+
+    def session(self, session_id: str) -> bytes:
+        return self._key(b"session", session_id)
+
+    def turns(self, session_id: str) -> bytes:
+        return self._key(b"turns", session_id)
+
+    def seen(self, session_id: str) -> bytes:
+        return self._key(b"seen", session_id)
+
+    def tokens(self, session_id: str, tokenizer_hash: str, revision: str) -> bytes:
+        return self._key(b"tokens", session_id, tokenizer_hash, revision)
+
+    def gone(self, session_id: str) -> bytes:
+        return self._key(b"gone", session_id)
+
+    def gone_user(self, user_id: str) -> bytes:
+        return self._key(b"gone-user", user_id)

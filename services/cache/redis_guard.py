@@ -1,0 +1,71 @@
+"""Every call to Redis: within a budget, behind a breaker, bounded in number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from redis.exceptions import RedisError
+
+from stagemesh.runtime.breaker import Breaker, BreakerConfig
+from stagemesh.runtime.errors import StagemeshError, Unavailable
+from stagemesh.runtime.telemetry import get_logger
+
+T = TypeVar("T")
+log = get_logger(__name__)
+
+
+class RedisGuard:
+    """Turns a Redis that is away, slow or overloaded into Unavailable, quickly.
+
+    An operation whose caller has gone on is not cancelled: that would cost its connection, so that a Redis whose
+    connections take longer than the budget could never be reached. It ends in the background, within `timeout_s`.
+    """
+
+    def __init__(self, breaker: BreakerConfig, *, timeout_s: float, max_calls: int) -> None:
+        self._breaker = Breaker(breaker)
+        self._retry_after_ms = max(1, round(breaker.open_s * 1000))
+        self._timeout_s = timeout_s
+        self._max_calls = max_calls
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def call(self, operation: Coroutine[Any, Any, T], budget_s: float) -> T:
+        """The operation's result. Raises Unavailable when there is none within `budget_s`."""
+        if len(self._running) >= self._max_calls or not self._breaker.call():
+            operation.close()
+            raise self._unavailable("the session store is being left alone after failures, or is overloaded")
+        task = asyncio.ensure_future(asyncio.wait_for(operation, self._timeout_s))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        await asyncio.wait({task}, timeout=budget_s)
+        if not task.done():
+            self._failed("no answer in time", budget_ms=round(budget_s * 1000, 1))
+            raise self._unavailable(f"the session store did not answer within {budget_s * 1000:.0f} ms")
+        try:
+            result = task.result()
+        except (RedisError, OSError, TimeoutError) as error:
+            self._failed(str(error) or type(error).__name__)
+            raise self._unavailable("the session store cannot be reached or refuses to work") from error
+        except StagemeshError:
+            self._breaker.succeeded()  # Redis worked; the answer is a refusal
+            raise
+        self._breaker.succeeded()
+        return result
+
+    async def close(self) -> None:
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks it as seen: its caller may have gone on without it
+
+    def _failed(self, problem: str, **facts: object) -> None:
+        self._breaker.failed()
+        log.warning("session store failed", problem=problem, breaker=self._breaker.state.value, **facts)
+
+    def _unavailable(self, message: str) -> Unavailable:
+        return Unavailable("CACHE_STORE_UNAVAILABLE", message, retry_after_ms=self._retry_after_ms)

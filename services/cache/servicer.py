@@ -1,0 +1,150 @@
+"""CacheService: from messages to sessions and back."""
+
+from __future__ import annotations
+
+import time
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from services.cache.config import CacheConfig
+from services.cache.lease import parse_lease_id
+from services.cache.limits import check_id, check_turn, decode_page_token, encode_page_token, page_size
+from services.cache.redis_guard import RedisGuard
+from services.cache.session import Opened, StoredSession, Turn
+from services.cache.session_store import SessionStore
+from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc
+from stagemesh.runtime.errors import InvalidRequest, NotFound
+from stagemesh.runtime.interceptors import Context
+from stagemesh.runtime.telemetry import get_logger
+
+log = get_logger(__name__)
+
+
+class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
+    """Every method raises InvalidRequest for bad IDs and Unavailable when the store is away or slow."""
+
+    def __init__(self, store: SessionStore, guard: RedisGuard, config: CacheConfig) -> None:
+        self._store = store
+        self._guard = guard
+        self._config = config
+        self._lookup_s = config.redis_budget_ms / 1000
+        self._change_s = config.commit_budget_ms / 1000
+
+    async def OpenSession(
+        self, request: cache_pb2.OpenSessionRequest, context: Context
+    ) -> cache_pb2.OpenSessionResponse:
+        self._check_ids(request.tenant_id, request.session_id, request.user_id)
+        opened = await self._guard.call(
+            self._store.open(request.tenant_id, request.session_id, request.user_id, request.model), self._lookup_s
+        )
+        return cache_pb2.OpenSessionResponse(
+            session=_session(opened.session) if opened.session else None, lease=self._lease(opened)
+        )
+
+    async def Resolve(self, request: cache_pb2.ResolveRequest, context: Context) -> cache_pb2.ResolveResponse:
+        check_id(request.tenant_id, "tenant_id", self._config)
+        opened = await self._guard.call(self._store.resolve(request.tenant_id, request.model), self._lookup_s)
+        return cache_pb2.ResolveResponse(lease=self._lease(opened))
+
+    async def Commit(self, request: cache_pb2.CommitRequest, context: Context) -> cache_pb2.CommitResponse:
+        self._check_ids(request.tenant_id, request.session_id, request.user_id)
+        check_id(request.request_id, "request_id", self._config)
+        check_turn(request, self._config)
+        turn = Turn(
+            session_id=request.session_id,
+            user_id=request.user_id,
+            request_id=request.request_id,
+            model=request.model,
+            base_version=request.base_version,
+            messages=request.messages,
+            token_ids=request.token_ids,
+            stamp=parse_lease_id(request.lease_id),
+        )
+        committed = await self._guard.call(self._store.commit(request.tenant_id, turn), self._change_s)
+        if committed.conflict or committed.dropped_messages:
+            log.info("session keeps no tokens", conflict=committed.conflict, dropped=committed.dropped_messages)
+        return cache_pb2.CommitResponse(
+            version=committed.version, conflict=committed.conflict, dropped_messages=committed.dropped_messages
+        )
+
+    async def GetSession(self, request: cache_pb2.GetSessionRequest, context: Context) -> cache_pb2.GetSessionResponse:
+        self._check_ids(request.tenant_id, request.session_id)
+        opened = await self._guard.call(
+            self._store.open(request.tenant_id, request.session_id, "", touch=False), self._change_s
+        )
+        if opened.session is None:
+            raise NotFound("SESSION_NOT_FOUND", "there is no such session, or it has expired", field="session_id")
+        return cache_pb2.GetSessionResponse(session=_session(opened.session))
+
+    async def ListSessions(
+        self, request: cache_pb2.ListSessionsRequest, context: Context
+    ) -> cache_pb2.ListSessionsResponse:
+        check_id(request.tenant_id, "tenant_id", self._config)
+        check_id(request.user_id, "user_id", self._config, required=False)
+        after = decode_page_token(request.page_token)
+        entries, end = await self._guard.call(
+            self._store.list_page(request.tenant_id, request.user_id, page_size(request.page_size), after),
+            self._change_s,
+        )
+        summaries = [
+            cache_pb2.SessionSummary(
+                session_id=entry.session_id,
+                user_id=entry.user_id,
+                num_messages=entry.num_messages,
+                num_tokens=entry.num_tokens,
+                updated_at=_timestamp(entry.updated_ms),
+            )
+            for entry in entries
+        ]
+        return cache_pb2.ListSessionsResponse(sessions=summaries, next_page_token=encode_page_token(end))
+
+    async def Forget(self, request: cache_pb2.ForgetRequest, context: Context) -> cache_pb2.ForgetResponse:
+        tenant_id = check_id(request.tenant_id, "tenant_id", self._config)
+        match request.WhichOneof("what"):
+            case "session_id":
+                session_id = check_id(request.session_id, "session_id", self._config)
+                erased = await self._guard.call(self._store.forget_session(tenant_id, session_id), self._change_s)
+            case "user_id":
+                erased = await self._forget_user(tenant_id, check_id(request.user_id, "user_id", self._config))
+            case _:
+                raise InvalidRequest("MISSING_ID", "name the session or the user to forget", field="what")
+        log.info("forgot", what=request.WhichOneof("what"), sessions=erased)
+        return cache_pb2.ForgetResponse(sessions=erased)
+
+    async def _forget_user(self, tenant_id: str, user_id: str) -> int:
+        erased, more = 0, True
+        while more:
+            number, more = await self._guard.call(self._store.forget_user(tenant_id, user_id), self._change_s)
+            erased += number
+        return erased
+
+    def _check_ids(self, tenant_id: str, session_id: str, user_id: str = "") -> None:
+        check_id(tenant_id, "tenant_id", self._config)
+        check_id(session_id, "session_id", self._config)
+        check_id(user_id, "user_id", self._config, required=False)
+
+    def _lease(self, opened: Opened) -> cache_pb2.Lease:
+        expires_ms = time.time_ns() // 1_000_000 + self._config.lease_ttl_s * 1000
+        return cache_pb2.Lease(
+            lease_id=opened.stamp.new_id(),
+            epoch=opened.stamp.epoch,
+            expires_at=_timestamp(expires_ms),
+            salt=opened.salt,
+        )
+
+
+def _session(session: StoredSession) -> cache_pb2.Session:
+    return cache_pb2.Session(
+        session_id=session.session_id,
+        user_id=session.user_id,
+        messages=session.messages,
+        token_ids=session.token_ids,
+        version=session.version,
+        created_at=_timestamp(session.created_ms),
+        updated_at=_timestamp(session.updated_ms),
+        expires_at=_timestamp(session.expires_ms),
+    )
+
+
+def _timestamp(unix_ms: int) -> Timestamp:
+    return Timestamp(seconds=unix_ms // 1000, nanos=unix_ms % 1000 * 1_000_000)
