@@ -71,6 +71,8 @@ class MeshConfig(Section):
     """`host:port[,host:port]` of a Kafka-protocol broker."""
     kafka_topic_prefix: str = ""
 
+    model_dir: Path | None = None
+    """Folder of pulled models; none: `stagemesh/models` below the user's cache folder."""
     models: dict[str, ModelConfig] = Field(default_factory=dict)
     """Known models by name. The default model is known even where the file names others only."""
     aliases: dict[str, str] = Field(default_factory=dict)
