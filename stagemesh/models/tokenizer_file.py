@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +15,9 @@ from tokenizers import Tokenizer
 from stagemesh.models.byte_alphabet import bytes_of_token
 from stagemesh.models.errors import ModelCorrupt, UnsupportedModel
 from stagemesh.models.gguf_tokenizer import read_gguf_tokenizer
-from stagemesh.models.model_config import load_model_config, read_json
+from stagemesh.models.hf_template import read_template
+from stagemesh.models.model_config import TransformerConfig, load_model_config, read_json
 from stagemesh.models.store import ModelFiles
-
-BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +27,11 @@ class TokenizerFile:
     json: str
     """A Hugging Face `tokenizer.json`; `llguidance.LLTokenizer` and `fastokens` take it as it is."""
     vocab_size: int
-    """Highest token ID plus one; the model's embedding may have more rows."""
+    """Rows of the model's embedding; IDs that the vocabulary lacks add nothing to a text."""
     special_tokens: Mapping[str, int]
     """Control tokens by their text, e.g. `<|im_end|>`: never produced from a caller's words."""
+    plain_added_tokens: tuple[str, ...]
+    """Tokens that are matched whole in any text, a caller's words included, e.g. `<think>`."""
     strips: Mapping[str, tuple[bool, bool]]
     """Special tokens that swallow white space (before, after) them."""
     bos_token_id: int | None
@@ -41,10 +41,10 @@ class TokenizerFile:
     """A raw prompt begins with the BOS token."""
     chat_template: str
     """Jinja text, empty if the model has none."""
+    template_tokens: Mapping[str, str]
+    """What templates know by name: `bos_token`, `eos_token` and so on."""
     token_texts: tuple[str | None, ...]
-    """By ID, as the vocabulary spells them; None for a gap."""
-    byte_level: bool
-    """The vocabulary spells bytes in GPT-2's alphabet; otherwise it is SentencePiece-like (`▁`, `<0x0A>`)."""
+    """By ID, spelled in the byte alphabet; None for a gap."""
 
     @cached_property
     def tokenizer_hash(self) -> str:
@@ -63,7 +63,7 @@ class TokenizerFile:
     @cached_property
     def all_token_bytes(self) -> tuple[bytes, ...]:
         """By ID, the bytes that a token adds to the text; special tokens as their text, gaps empty."""
-        return tuple(b"" if text is None else self._bytes_of(text) for text in self.token_texts)
+        return tuple(b"" if text is None else bytes_of_token(text) for text in self.token_texts)
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that the token adds to the text. Raises IndexError outside the vocabulary."""
@@ -71,23 +71,12 @@ class TokenizerFile:
             raise IndexError(token_id)
         return self.all_token_bytes[token_id]
 
-    def token_text(self, token_id: int | None) -> str:
-        """The vocabulary's spelling, e.g. of the BOS token for templates; empty for none."""
-        return "" if token_id is None else self.token_texts[token_id] or ""
-
     def build(self) -> Tokenizer:
         """A new reference tokenizer (about 100 ms)."""
         try:
             return Tokenizer.from_str(self.json)
         except Exception as error:  # noqa: BLE001  the library raises bare Exception
             raise ModelCorrupt(f"the tokenizer cannot be built: {error}") from None
-
-    def _bytes_of(self, text: str) -> bytes:
-        if self.byte_level:
-            return bytes_of_token(text)
-        if (byte := BYTE_TOKEN.fullmatch(text)) is not None:
-            return bytes([int(byte[1], 16)])
-        return text.replace("▁", " ").encode()
 
 
 def load_tokenizer(files: ModelFiles) -> TokenizerFile:
@@ -98,57 +87,67 @@ def load_tokenizer(files: ModelFiles) -> TokenizerFile:
         values, template, adds_bos = parts.json, parts.chat_template, parts.adds_bos
     else:
         values = read_json(files.path / "tokenizer.json")
-        template, adds_bos = _read_template(files.path), _adds_bos(values)
-    texts, special = _vocabulary(values, files.path)
+        template, adds_bos = read_template(files.path), _adds_bos(values)
+    _require_byte_level(values, files.path)
+    added = _added_tokens(values, files.path)
+    texts = _vocabulary(values, added, config.vocab_size, files.path)
+    special = [token for token in added if token.get("special")]
     return TokenizerFile(
         json=json.dumps(values, ensure_ascii=False, separators=(",", ":")),
         vocab_size=len(texts),
-        special_tokens=special,
-        strips=_strips(values),
+        special_tokens={token["content"]: token["id"] for token in special},
+        plain_added_tokens=tuple(token["content"] for token in added if not token.get("special")),
+        strips={
+            token["content"]: (bool(token.get("lstrip")), bool(token.get("rstrip")))
+            for token in special
+            if token.get("lstrip") or token.get("rstrip")
+        },
         bos_token_id=config.bos_token_id,
         eos_token_ids=config.eos_token_ids,
         adds_bos=adds_bos,
         chat_template=template,
+        template_tokens=_template_tokens(files, config, texts),
         token_texts=texts,
-        byte_level=_is_byte_level(values, files.path),
     )
 
 
-def _vocabulary(values: dict[str, Any], path: Path) -> tuple[tuple[str | None, ...], dict[str, int]]:
-    try:
-        vocab: dict[str, int] = dict(values["model"]["vocab"])
-        added = [(str(token["content"]), int(token["id"]), bool(token["special"])) for token in values["added_tokens"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelCorrupt(f"{path}: the tokenizer lacks {error}") from None
-    vocab |= {text: token_id for text, token_id, _ in added}
-    size = max(vocab.values(), default=-1) + 1
-    if not 0 < size <= 4 * len(vocab) or min(vocab.values()) < 0:
+def _added_tokens(values: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    added = values.get("added_tokens") or []
+    sound = isinstance(added, list) and all(
+        isinstance(token, dict) and isinstance(token.get("content"), str) and isinstance(token.get("id"), int)
+        for token in added
+    )
+    if not sound or any(not token["content"] for token in added):
+        raise ModelCorrupt(f"{path}: the tokenizer's added_tokens are not sound")
+    return added
+
+
+def _vocabulary(
+    values: dict[str, Any], added: list[dict[str, Any]], num_rows: int, path: Path
+) -> tuple[str | None, ...]:
+    vocab = values["model"].get("vocab")
+    if not isinstance(vocab, dict) or not all(isinstance(token_id, int) for token_id in vocab.values()):
+        raise ModelCorrupt(f"{path}: the tokenizer has no vocabulary")
+    vocab = vocab | {token["content"]: token["id"] for token in added}
+    size = max(num_rows, max(vocab.values(), default=-1) + 1)
+    if size > 2 * len(vocab) + 65_536 or min(vocab.values(), default=0) < 0:
         raise ModelCorrupt(f"{path}: token IDs up to {size - 1} for {len(vocab)} tokens")
     texts: list[str | None] = [None] * size
     for text, token_id in vocab.items():
         texts[token_id] = text
-    return tuple(texts), {text: token_id for text, token_id, is_special in added if is_special}
+    return tuple(texts)
 
 
-def _strips(values: dict[str, Any]) -> dict[str, tuple[bool, bool]]:
-    flags = {
-        str(token["content"]): (bool(token.get("lstrip")), bool(token.get("rstrip")))
-        for token in values["added_tokens"]
-        if token["special"]
-    }
-    return {text: pair for text, pair in flags.items() if any(pair)}
-
-
-def _is_byte_level(values: dict[str, Any], path: Path) -> bool:
-    if values["model"].get("type", "BPE") != "BPE":
-        raise UnsupportedModel(f"{path}: a tokenizer of type {values['model'].get('type')}; BPE is supported")
-    decoder = values.get("decoder") or {}
+def _require_byte_level(values: dict[str, Any], path: Path) -> None:
+    model, decoder = values.get("model"), values.get("decoder") or {}
+    if not isinstance(model, dict) or not isinstance(decoder, dict):
+        raise ModelCorrupt(f"{path}: the tokenizer is not sound")
     kinds = {part.get("type") for part in (decoder, *decoder.get("decoders", ()))}
-    if "ByteLevel" in kinds:
-        return True
-    if "ByteFallback" in kinds:
-        return False
-    raise UnsupportedModel(f"{path}: its decoder is neither byte-level nor byte-fallback ({sorted(map(str, kinds))})")
+    if model.get("type", "BPE") != "BPE" or "ByteLevel" not in kinds:
+        raise UnsupportedModel(
+            f"{path}: its tokenizer ({model.get('type')}, decoded by {sorted(map(str, kinds))}) is not supported; "
+            "byte-level BPE is"
+        )
 
 
 def _adds_bos(values: dict[str, Any]) -> bool:
@@ -161,12 +160,13 @@ def _adds_bos(values: dict[str, Any]) -> bool:
     return False
 
 
-def _read_template(folder: Path) -> str:
-    own_file = folder / "chat_template.jinja"
-    if own_file.is_file():
-        return own_file.read_text(encoding="utf-8")
-    config_path = folder / "tokenizer_config.json"
-    template = read_json(config_path).get("chat_template") if config_path.is_file() else None
-    if isinstance(template, list):  # several templates by name
-        template = next((entry.get("template") for entry in template if entry.get("name") == "default"), None)
-    return template if isinstance(template, str) else ""
+def _template_tokens(files: ModelFiles, config: TransformerConfig, texts: tuple[str | None, ...]) -> dict[str, str]:
+    if files.kind == "gguf":
+        ids = {"bos_token": config.bos_token_id, "eos_token": next(iter(config.eos_token_ids), None)}
+        return {name: texts[token_id] or "" for name, token_id in ids.items() if token_id is not None}
+    path = files.path / "tokenizer_config.json"
+    values = read_json(path) if path.is_file() else {}
+    names = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
+    given = {name: values.get(name) for name in names}
+    contents = {name: value.get("content") if isinstance(value, dict) else value for name, value in given.items()}
+    return {name: value for name, value in contents.items() if isinstance(value, str)}
