@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
-from rich.live import Live
-
-from stagemesh.cli import console, status_view
-from stagemesh.cli.commands.status import follow, view
+from stagemesh.cli import console
+from stagemesh.cli.client.answer import exit_of
+from stagemesh.cli.client.connection import Connection
+from stagemesh.cli.client.display import AnswerPrinter, stage_table, summary
+from stagemesh.cli.client.exchange import generate
+from stagemesh.cli.client.request import build_request
 from stagemesh.cli.exits import CommandError, Exit
-from stagemesh.cli.mesh_access import POLL_INTERVAL_S, running_mesh
-from stagemesh.cli.supervisor.log_file import last_lines
-from stagemesh.cli.supervisor.mesh_file import MeshRecord, ProcessState
-from stagemesh.cli.supervisor.mesh_settings import MeshSettings
+from stagemesh.cli.model_progress import showing_progress
+from stagemesh.cli.status_watch import watch_status
+from stagemesh.cli.supervisor.mesh_file import MeshRecord
+from stagemesh.cli.supervisor.mesh_settings import MeshSettings, reachable
 from stagemesh.cli.supervisor.options import UpOptions
+from stagemesh.cli.waiting import wait_begun, wait_ready
+from stagemesh.models.pull import pull
+from stagemesh.runtime.config import ConfigError
 
-EXIT_CONFIG = 78
-BEGIN_TIMEOUT_S = 30.0
-"""For the supervisor to import its code and write `mesh.json`."""
+ASK_TIMEOUT_S = 60.0
+ASK_MAX_TOKENS = 64
 
 STOP_MARGIN_S = 30.0
 """Beyond the drain grace, for gateway, services and servers to end one after the other."""
 
 
 def ensure_models(settings: MeshSettings) -> None:
-    """Fetch what the mesh serves and does not have yet."""
+    """Fetch what the mesh serves and does not have yet. Raises CommandError."""
+    candidate = settings.mesh.shadow.candidate
+    for name in sorted({*settings.mesh.serve, *([candidate] if candidate else [])}):
+        try:
+            with showing_progress(name) as on_progress:
+                pull(settings.mesh, name, on_progress)
+        except ConfigError as error:
+            raise CommandError(str(error)) from None
 
 
 def start_supervisor(options: UpOptions, settings: MeshSettings, *, attached: bool) -> subprocess.Popen[bytes]:
@@ -47,9 +59,9 @@ def start_supervisor(options: UpOptions, settings: MeshSettings, *, attached: bo
 def start_detached(options: UpOptions, settings: MeshSettings, *, wait_s: float | None, ask: str | None) -> None:
     """Start in the background; with `wait_s`, return when all is ready."""
     supervisor = start_supervisor(options, settings, attached=False)
-    record = wait_begun(supervisor, settings)
+    record = wait_begun(supervisor, settings.state)
     if wait_s is not None:
-        record = wait_ready(supervisor, settings, wait_s)
+        record = wait_ready(supervisor, settings.state, wait_s)
     say_addresses(record)
     if ask:
         ask_first(record, ask)
@@ -61,13 +73,13 @@ def run_attached(options: UpOptions, settings: MeshSettings, *, wait_s: float, a
         signal.signal(number, _interrupt)
     supervisor = start_supervisor(options, settings, attached=True)
     try:
-        wait_begun(supervisor, settings)
-        record = wait_ready(supervisor, settings, wait_s)
+        wait_begun(supervisor, settings.state)
+        record = wait_ready(supervisor, settings.state, wait_s)
         if ask:
             ask_first(record, ask)
         say_addresses(record)
         console.err.print("Ctrl-C drains and stops the mesh.")
-        follow(settings.state)
+        watch_status(settings.state, record)
         console.err.print("The mesh has stopped.")
     except KeyboardInterrupt:
         console.err.print("Draining and stopping …")
@@ -87,97 +99,25 @@ def stop(supervisor: subprocess.Popen[bytes], settings: MeshSettings) -> None:
         raise CommandError(f"the mesh did not stop in time and was killed; see {settings.state.logs}") from None
 
 
-def wait_begun(supervisor: subprocess.Popen[bytes], settings: MeshSettings) -> MeshRecord:
-    """The mesh's record, as soon as the supervisor has written it. Raises CommandError with its last words."""
-    until = time.monotonic() + BEGIN_TIMEOUT_S
-    while True:
-        record = running_mesh(settings.state)
-        if record is not None and record.supervisor_pid == supervisor.pid:
-            return record
-        _check_alive(supervisor, settings)
-        if time.monotonic() > until:
-            supervisor.kill()
-            raise CommandError(f"the supervisor did not begin within {BEGIN_TIMEOUT_S:g} s; see {settings.state.logs}")
-        time.sleep(POLL_INTERVAL_S)
-
-
-def wait_ready(supervisor: subprocess.Popen[bytes], settings: MeshSettings, timeout_s: float) -> MeshRecord:
-    """Show the start, and return when all processes are ready.
-
-    Raises CommandError when one cannot start or the time is over; a detached mesh runs on.
-    """
-    until = time.monotonic() + timeout_s
-    progress = _Progress()
-    with progress:
-        while True:
-            _check_alive(supervisor, settings)
-            record = running_mesh(settings.state)
-            if record is not None:
-                progress.show(record)
-                _check_failed(record)
-                if record.ready:
-                    return record
-            if time.monotonic() > until:
-                waiting = (
-                    ", ".join(each.name for each in record.processes if each.state is not ProcessState.READY)
-                    if record
-                    else "all"
-                )
-                raise CommandError(f"not ready within {timeout_s:g} s: {waiting}; `stagemesh logs NAME` says why")
-            time.sleep(POLL_INTERVAL_S)
-
-
-def _check_alive(supervisor: subprocess.Popen[bytes], settings: MeshSettings) -> None:
-    code = supervisor.poll()
-    if code is None:
-        return
-    words = "\n".join(last_lines(settings.state.log_of("supervisor"), 20)).removeprefix("stagemesh: ")
-    raise CommandError(
-        words or "the supervisor ended without a word", Exit.USAGE if code == EXIT_CONFIG else Exit.FAILED
-    )
-
-
-def _check_failed(record: MeshRecord) -> None:
-    failed = [process for process in record.processes if process.state is ProcessState.FAILED]
-    if failed:
-        reasons = "; ".join(f"{process.name}: {process.reason}" for process in failed)
-        raise CommandError(f"cannot start: {reasons}", Exit.USAGE)
-
-
-class _Progress:
-    """The start of a mesh: a live table on a terminal, a line per change elsewhere."""
-
-    def __init__(self) -> None:
-        self._live = Live(console=console.err, auto_refresh=False, transient=True) if console.err.is_terminal else None
-        self._shown: dict[str, str] = {}
-
-    def __enter__(self) -> _Progress:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_error: Any) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def show(self, record: MeshRecord) -> None:
-        if self._live is not None:
-            self._live.update(view(record), refresh=True)
-            return
-        for process in record.processes:
-            line = status_view.plain_line(process)
-            if self._shown.get(process.name) != line and process.state is not ProcessState.WAITING:
-                self._shown[process.name] = line
-                console.err.print(line)
-
-
 def say_addresses(record: MeshRecord) -> None:
     console.out.print(f"gRPC   {record.grpc_address}")
     console.out.print(f"HTTP   http://{record.http_address}/v1")
 
 
 def ask_first(record: MeshRecord, prompt: str) -> None:
-    """Ask one question and show the streamed answer with its stage table."""
+    """Ask one question and show the streamed answer with its stage table. Raises CommandError when there is none."""
+    key = os.environ.get("STAGEMESH_API_KEY", "dev")
+    connection = Connection(address=reachable(record.grpc_address), api_key=key, timeout_s=ASK_TIMEOUT_S)
+    request = build_request(prompt=prompt, max_tokens=ASK_MAX_TOKENS, temperature=0.0)
+    console.out.print(f"\n> {prompt}", style="bold")
+    printer = AnswerPrinter(stream=True)
+    final = asyncio.run(generate(connection, request, printer.event))
+    printer.final(final)
+    console.out.print()
+    console.out.print(stage_table(final))
+    console.out.print(summary(final) + "\n", style="dim")
+    if (code := exit_of(final)) is not Exit.OK:
+        raise CommandError("the first question got no complete answer; `stagemesh logs gateway` has more", code)
 
 
 def _interrupt(_number: int, _frame: Any) -> None:

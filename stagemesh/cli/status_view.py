@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import psutil
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -73,6 +74,12 @@ def table(record: MeshRecord) -> Table:
             Text(process.reason, style="dim"),
         )
     return view
+
+
+def view(record: MeshRecord) -> Group:
+    """Processes and addresses."""
+    addresses = f"gRPC {record.grpc_address}   HTTP http://{record.http_address}/v1   model {record.default_model}"
+    return Group(table(record), Text(), Text(addresses))
 
 
 def plain_line(process: ProcessRecord) -> str:

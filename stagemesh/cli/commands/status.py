@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
-from rich.console import Group
-from rich.live import Live
-from rich.text import Text
 
 from stagemesh.cli import console, status_view
 from stagemesh.cli.exits import Exit
 from stagemesh.cli.mesh_access import require_mesh, running_mesh, state_option
-from stagemesh.cli.supervisor.mesh_file import MeshRecord
-from stagemesh.cli.supervisor.state_dir import StateDir, locate_state
-
-REFRESH_INTERVAL_S = 0.5
+from stagemesh.cli.status_watch import watch_status
+from stagemesh.cli.supervisor.state_dir import locate_state
 
 
 @click.command("status")
@@ -35,37 +29,7 @@ def command(state: Path | None, as_json: bool, watch: bool) -> None:
         raise SystemExit(Exit.UNREACHABLE if record is None else Exit.OK if record.ready else Exit.FAILED)
     record = require_mesh(where)
     if watch:
-        follow(where)
+        watch_status(where, record)
         return
-    console.out.print(view(record))
+    console.out.print(status_view.view(record))
     raise SystemExit(Exit.OK if record.ready else Exit.FAILED)
-
-
-def view(record: MeshRecord) -> Group:
-    """Addresses and processes."""
-    addresses = f"gRPC {record.grpc_address}   HTTP http://{record.http_address}/v1   model {record.default_model}"
-    return Group(status_view.table(record), Text(), Text(addresses))
-
-
-def follow(where: StateDir) -> None:
-    """Show the state until Ctrl-C, or until the mesh has stopped: live on a terminal, changes as lines elsewhere."""
-    record = require_mesh(where)
-    if not console.out.is_terminal:
-        _follow_lines(where, record)
-        return
-    with Live(view(record), console=console.out, auto_refresh=False, transient=True) as live:
-        while (current := running_mesh(where)) is not None:
-            live.update(view(current), refresh=True)
-            time.sleep(REFRESH_INTERVAL_S)
-
-
-def _follow_lines(where: StateDir, record: MeshRecord | None) -> None:
-    shown: dict[str, str] = {}
-    while record is not None:
-        for process in record.processes:
-            line = status_view.plain_line(process)
-            if shown.get(process.name) != line:
-                shown[process.name] = line
-                click.echo(line)
-        time.sleep(REFRESH_INTERVAL_S)
-        record = running_mesh(where)

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-
 OWN_LINE = "supervisor: "
 """Begins the lines that the supervisor adds to a process's log."""
 

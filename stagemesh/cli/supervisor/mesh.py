@@ -11,6 +11,8 @@ from stagemesh.cli.supervisor.mesh_settings import MeshSettings, read_settings
 from stagemesh.cli.supervisor.options import UpOptions
 from stagemesh.cli.supervisor.plan import plan, port_names
 from stagemesh.cli.supervisor.ports import assign_ports, can_bind, split_address
+from stagemesh.cli.supervisor.servers import plan_servers
+from stagemesh.cli.supervisor.spec import ProcessSpec
 from stagemesh.cli.supervisor.supervisor import Supervisor
 from stagemesh.runtime.config import ConfigError
 
@@ -34,20 +36,22 @@ def run_mesh(options: UpOptions) -> None:
         end_leftovers(remembered, LEFTOVER_GRACE_S)
         check_public_ports(settings)
         ports = assign_ports(port_names(settings.mesh), remembered.ports)
+        servers = plan_servers(settings.mesh, settings.state, ports)
         record = MeshRecord(
             token=remembered.token,
             ports={**remembered.ports, **ports},
             grpc_address=settings.grpc_address,
             http_address=settings.http_address,
+            ledger_url=servers.ledger_url,
             default_model=settings.mesh.default_model,
             config=str(settings.config_path or ""),
         )
-        asyncio.run(_supervise(settings, record, ports))
+        asyncio.run(_supervise(settings, plan(settings, servers, ports, record.token), record))
 
 
-async def _supervise(settings: MeshSettings, record: MeshRecord, ports: dict[str, int]) -> None:
+async def _supervise(settings: MeshSettings, specs: list[ProcessSpec], record: MeshRecord) -> None:
     supervisor = Supervisor(
-        plan(settings, ports, record.token),
+        specs,
         state=settings.state,
         record=record,
         settings=settings.supervisor,

@@ -59,6 +59,7 @@ class MeshRecord(BaseModel):
     supervisor_started_at: float = 0.0
     grpc_address: str = ""
     http_address: str = ""
+    ledger_url: str = ""
     default_model: str = ""
     config: str = ""
     processes: tuple[ProcessRecord, ...] = ()

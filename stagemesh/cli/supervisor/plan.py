@@ -12,7 +12,7 @@ import yaml
 
 from stagemesh.cli.supervisor.mesh_settings import MeshSettings, reachable
 from stagemesh.cli.supervisor.probe import AllProbes, GrpcProbe, HttpProbe
-from stagemesh.cli.supervisor.servers import Servers, needed_servers, plan_servers
+from stagemesh.cli.supervisor.servers import Servers, needed_servers
 from stagemesh.cli.supervisor.spec import Phase, ProcessSpec
 from stagemesh.runtime.mesh_config import MeshConfig
 
@@ -64,10 +64,9 @@ def port_names(mesh: MeshConfig) -> list[str]:
     return [*needed_servers(mesh), *(instance.name for instance in instances(mesh))]
 
 
-def plan(settings: MeshSettings, ports: dict[str, int], token: str) -> list[ProcessSpec]:
-    """All processes of the mesh. Writes the embedded servers' configuration into the state folder."""
+def plan(settings: MeshSettings, servers: Servers, ports: Mapping[str, int], token: str) -> list[ProcessSpec]:
+    """All processes of the mesh, those of its servers included."""
     mesh = settings.mesh
-    servers = plan_servers(mesh, settings.state, {name: ports[name] for name in needed_servers(mesh)})
     shared = _shared_environment(settings, servers, ports, token)
     return [
         *servers.specs,

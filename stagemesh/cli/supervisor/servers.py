@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
@@ -73,16 +74,17 @@ def needed_servers(mesh: MeshConfig) -> list[str]:
     return [*redis, *([] if mesh.kafka_bootstrap else [KAFKA])]
 
 
-def plan_servers(mesh: MeshConfig, state: StateDir, ports: dict[str, int]) -> Servers:
-    """The servers of a mesh, with an embedded one for each that is not configured."""
+def plan_servers(mesh: MeshConfig, state: StateDir, ports: Mapping[str, int]) -> Servers:
+    """The servers of a mesh, with an embedded one for each that is not configured; writes its files into the state."""
+    needed = needed_servers(mesh)
     specs: list[ProcessSpec] = []
     redis_url, bootstrap = "", mesh.kafka_bootstrap
-    if VALKEY in ports:
+    if VALKEY in needed:
         password = valkey.load_password(state.path)
         redis_url = valkey.url(ports[VALKEY], password)
         command = valkey.command(state.path, ports[VALKEY], password)
         specs.append(_server(VALKEY, command, ports, RedisProbe(redis_url)))
-    if KAFKA in ports:
+    if KAFKA in needed:
         bootstrap = kafka.bootstrap(ports[KAFKA])
         specs.append(_server(KAFKA, kafka.command(ports[KAFKA]), ports, TcpProbe(ports[KAFKA])))
     return Servers(
@@ -93,7 +95,7 @@ def plan_servers(mesh: MeshConfig, state: StateDir, ports: dict[str, int]) -> Se
     )
 
 
-def _server(name: str, command: list[str], ports: dict[str, int], probe: RedisProbe | TcpProbe) -> ProcessSpec:
+def _server(name: str, command: list[str], ports: Mapping[str, int], probe: RedisProbe | TcpProbe) -> ProcessSpec:
     return ProcessSpec(
         name=name, command=tuple(command), address=f"127.0.0.1:{ports[name]}", probe=probe, phase=Phase.SERVER
     )

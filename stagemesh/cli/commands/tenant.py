@@ -1,0 +1,103 @@
+"""`stagemesh tenant`"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stagemesh.cli.exits import CommandError, Exit
+from stagemesh.cli.mesh_access import find_mesh, state_option
+from stagemesh.cli.settings_option import config_option, read_mesh_config
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+T = TypeVar("T")
+
+
+@click.group("tenant")
+def command() -> None:
+    """Tenants and their API keys, in the ledger Redis of the mesh."""
+
+
+@command.command("create")
+@click.argument("tenant_id")
+@state_option
+@config_option
+def create(tenant_id: str, state: Path | None, config: Path | None) -> None:
+    """Make a tenant and print its API key, which is shown this once: only a keyed hash is stored."""
+    from stagemesh.runtime import tenants
+
+    click.echo(with_ledger(state, config, lambda redis: tenants.create(redis, tenant_id)))
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@state_option
+@config_option
+def list_(as_json: bool, state: Path | None, config: Path | None) -> None:
+    """All tenants, with the time at which they were made."""
+    from stagemesh.cli import console
+    from stagemesh.runtime import tenants
+
+    records = with_ledger(state, config, tenants.list_tenants)
+    if as_json:
+        console.print_json([{"tenant_id": each.tenant_id, "created_at_s": each.created_at_s} for each in records])
+        return
+    for each in records:
+        click.echo(f"{each.tenant_id}  since {time.strftime('%Y-%m-%d %H:%M', time.localtime(each.created_at_s))}")
+
+
+@command.command("revoke")
+@click.argument("tenant_id")
+@state_option
+@config_option
+def revoke(tenant_id: str, state: Path | None, config: Path | None) -> None:
+    """Remove a tenant with all its keys; gateways refuse them within seconds."""
+    from stagemesh.runtime import tenants
+
+    num_keys = with_ledger(state, config, lambda redis: tenants.revoke(redis, tenant_id))
+    click.echo(f"{tenant_id} is revoked; {num_keys} keys no longer work.")
+
+
+def with_ledger(state: Path | None, config: Path | None, action: Callable[[Redis], Awaitable[T]]) -> T:
+    """The result of `action` on the ledger of the running mesh, or of the configuration.
+
+    Raises CommandError when there is none, when it does not answer, or with the sentence of a refusal.
+    """
+    where, record = find_mesh(state)
+    url = (record.ledger_url if record else "") or read_mesh_config(config).ledger_url
+    if not url:
+        raise CommandError(
+            f"no mesh runs on {where.path} and no ledger is configured; "
+            "start one with `stagemesh up` or set STAGEMESH_LEDGER_URL",
+            Exit.UNREACHABLE,
+        )
+    result: T = asyncio.run(_call(url, action))
+    return result
+
+
+async def _call(url: str, action: Callable[[Redis], Awaitable[Any]]) -> Any:
+    from redis.exceptions import RedisError
+
+    from stagemesh.runtime.config import ConfigError
+    from stagemesh.runtime.errors import StagemeshError
+    from stagemesh.runtime.redis_client import connect
+
+    try:
+        redis = connect(url)
+    except ConfigError as error:
+        raise CommandError(str(error), Exit.USAGE) from None
+    try:
+        return await action(redis)
+    except StagemeshError as error:
+        raise CommandError(str(error), Exit.REJECTED) from None
+    except (RedisError, OSError, TimeoutError) as error:
+        raise CommandError(f"the ledger Redis does not answer: {error}", Exit.UNREACHABLE) from None
+    finally:
+        await redis.aclose()
