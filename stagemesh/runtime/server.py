@@ -24,8 +24,9 @@ log = get_logger(__name__)
 class Service(Protocol):
     """What a service's `__main__` composes."""
 
-    service_names: Sequence[str]
-    """Full proto names, e.g. `stagemesh.api.engine.v1.EngineService`: what health and reflection answer for."""
+    @property
+    def service_names(self) -> Sequence[str]:
+        """Full proto names, e.g. `stagemesh.api.engine.v1.EngineService`: what health and reflection answer for."""
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add the servicers."""

@@ -35,7 +35,7 @@ class Submit(_message.Message):
     DEADLINE_UNIX_US_FIELD_NUMBER: _builtins.int
     DELIVERED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
-    """Idempotency key: the request ID, with "/i" behind it for choice i > 0."""
+    """Idempotency key: tenant and request ID, with "/i" behind them for choice i > 0."""
     tenant_id: _builtins.str
     cache_salt: _builtins.bytes
     """Secret of the cache lease; pages are reused only between sequences with the same salt. Empty: no reuse."""
@@ -164,9 +164,12 @@ class Finish(_message.Message):
     STAGES_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    STOP_TOKEN_ID_FIELD_NUMBER: _builtins.int
     reason: _common_pb2.FinishReason.ValueType
     stop: _builtins.str
     """The stop string that ended it, empty if none."""
+    stop_token_id: _builtins.int
+    """The end-of-sequence or stop token that ended it. It is the last output token and no part of the text."""
     @_builtins.property
     def usage(self) -> _common_pb2.Usage: ...
     @_builtins.property
@@ -175,7 +178,7 @@ class Finish(_message.Message):
 
     @_builtins.property
     def error(self) -> _common_pb2.ErrorDetail:
-        """Set with ERROR: why."""
+        """Set with ERROR, and with ABORT where the caller did not ask for it: why."""
 
     def __init__(
         self,
@@ -185,12 +188,15 @@ class Finish(_message.Message):
         stages: _abc.Iterable[_common_pb2.StageReport] | None = ...,
         stop: _builtins.str = ...,
         error: _common_pb2.ErrorDetail | None = ...,
+        stop_token_id: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_token_id", b"_stop_token_id", "error", b"error", "stop_token_id", b"stop_token_id", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "reason", b"reason", "stages", b"stages", "stop", b"stop", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_token_id", b"_stop_token_id", "error", b"error", "reason", b"reason", "stages", b"stages", "stop", b"stop", "stop_token_id", b"stop_token_id", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__stop_token_id: _TypeAlias = _typing.Literal["stop_token_id"]  # noqa: Y015
+    _WhichOneofArgType__stop_token_id: _TypeAlias = _typing.Literal["_stop_token_id", b"_stop_token_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stop_token_id) -> _WhichOneofReturnType__stop_token_id | None: ...
 
 Global___Finish: _TypeAlias = Finish  # noqa: Y015
 

@@ -147,6 +147,7 @@ class PrepareResponse(_message.Message):
     CUT_MESSAGES_FIELD_NUMBER: _builtins.int
     TEMPLATE_US_FIELD_NUMBER: _builtins.int
     ENCODE_US_FIELD_NUMBER: _builtins.int
+    ANALYZE_US_FIELD_NUMBER: _builtins.int
     tokenizer_hash: _builtins.str
     template_hash: _builtins.str
     length_class: Global___LengthClass.ValueType
@@ -156,6 +157,7 @@ class PrepareResponse(_message.Message):
     """Messages that the overflow policy cut, oldest first."""
     template_us: _builtins.int
     encode_us: _builtins.int
+    analyze_us: _builtins.int
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -169,10 +171,11 @@ class PrepareResponse(_message.Message):
         cut_messages: _builtins.int = ...,
         template_us: _builtins.int = ...,
         encode_us: _builtins.int = ...,
+        analyze_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut_messages", b"cut_messages", "encode_us", b"encode_us", "length_class", b"length_class", "session_tokens", b"session_tokens", "template_hash", b"template_hash", "template_us", b"template_us", "token_ids", b"token_ids", "tokenizer_hash", b"tokenizer_hash"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["analyze_us", b"analyze_us", "cut_messages", b"cut_messages", "encode_us", b"encode_us", "length_class", b"length_class", "session_tokens", b"session_tokens", "template_hash", b"template_hash", "template_us", b"template_us", "token_ids", b"token_ids", "tokenizer_hash", b"tokenizer_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,78 @@
+"""Configuration of the gateway (section `gateway`)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from stagemesh.runtime.config import Section
+
+
+class RouteConfig(Section):
+    """One route class: what its requests may take, and how many run at once."""
+
+    max_concurrency: int = Field(default=32, ge=1)
+    """Requests of this class that run at once; the others wait in order."""
+    max_queue: int = Field(default=256, ge=0)
+    """Requests that may wait; beyond that they are deferred (where they allow it) or refused."""
+    max_tokens: int = Field(default=512, ge=1)
+    """Output tokens when the request names no limit."""
+    ttft_target_ms: int = Field(default=1_000, ge=1)
+    """Target for the time to the first token."""
+
+
+def _routes() -> dict[str, RouteConfig]:
+    return {
+        "chat": RouteConfig(),
+        "doc-analyze": RouteConfig(max_concurrency=8, max_tokens=1_024, ttft_target_ms=10_000),
+        "code-complete": RouteConfig(max_concurrency=16, max_tokens=256, ttft_target_ms=500),
+    }
+
+
+class GatewayConfig(Section):
+    listen: str = ""
+    """gRPC address; empty: `addresses.gateway`."""
+    http_listen: str = "127.0.0.1:8080"
+    """HTTP address."""
+    max_request_bytes: int = Field(default=4 * 1024 * 1024, ge=1_024)
+    """Largest request, over gRPC and HTTP."""
+    default_timeout_s: float = Field(default=120.0, gt=0)
+    """Deadline of a request whose caller sets none."""
+    max_timeout_s: float = Field(default=3_600.0, gt=0)
+    """Longest deadline that a caller can set."""
+    max_choices: int = Field(default=8, ge=1)
+    """Largest `n`."""
+    max_stored_requests: int = Field(default=200, ge=1)
+    """Ended requests whose events stay in memory for late watchers."""
+
+    routes: dict[str, RouteConfig] = Field(default_factory=_routes)
+    """Route classes by name."""
+    default_route: str = "chat"
+    """Class of requests that name none."""
+    engine_queue_limit: int = Field(default=64, ge=0)
+    """Sequences waiting in every engine of a model from which on new requests count as over capacity."""
+
+    tokenizer_timeout_s: float = Field(default=2.0, gt=0)
+    cache_timeout_s: float = Field(default=0.1, gt=0)
+    validator_timeout_s: float = Field(default=2.0, gt=0)
+    corrector_timeout_s: float = Field(default=30.0, gt=0)
+    engine_wait_s: float = Field(default=20.0, gt=0)
+    """How long a request waits for an engine when none is up (a restart takes seconds)."""
+    engine_max_attempts: int = Field(default=4, ge=1)
+    """Engines tried for one sequence; each continues after the tokens delivered so far."""
+    max_regenerations: int = Field(default=1, ge=0)
+    """Regenerations by the corrector for one answer."""
+
+    ledger_timeout_s: float = Field(default=0.25, gt=0)
+    """Budget of one ledger call on the caller's path."""
+    lease_s: float = Field(default=6.0, gt=0)
+    """How long a running request stays with a gateway that is silent; then another one takes it over."""
+    outcome_ttl_s: int = Field(default=86_400, ge=1)
+    """How long outcomes can be picked up."""
+    deferred_ttl_s: int = Field(default=86_400, ge=1)
+    """How long a deferred request may wait before it expires."""
+    deferred_timeout_s: float = Field(default=600.0, gt=0)
+    """Deadline of one run of a deferred request."""
+    max_deferred: int = Field(default=10_000, ge=0)
+    """Deferred requests kept at once, per mesh."""
+    republish_after_s: float = Field(default=15.0, gt=0)
+    """An event whose effect is not confirmed after this time is published again."""

@@ -1,0 +1,144 @@
+"""One engine process: its `Run` call, and the sequences of this gateway that it works on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+
+from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
+from stagemesh.runtime.channel import call_metadata, dial
+from stagemesh.runtime.errors import StagemeshError, from_rpc
+from stagemesh.runtime.telemetry import get_logger
+
+CONNECT_TIMEOUT_S = 2.0
+RECONNECT_S = 0.25
+MAX_COMMANDS = 4_096
+
+log = get_logger(__name__)
+
+
+class EngineLost(Exception):
+    """The `Run` call broke; what the sequence had delivered so far continues elsewhere."""
+
+
+class EngineLink:
+    """Keeps a `Run` call open to the engine at `address`, and reconnects for as long as it lives."""
+
+    def __init__(self, address: str, *, max_message_bytes: int) -> None:
+        self.address = address
+        self.description: engine_pb2.DescribeResponse | None = None
+        self.load = engine_pb2.WatchLoadResponse()
+        self._channel = dial([address], max_message_bytes=max_message_bytes)
+        self._stub = engine_pb2_grpc.EngineServiceStub(self._channel)
+        self._commands: asyncio.Queue[engine_pb2.RunRequest] = asyncio.Queue(MAX_COMMANDS)
+        self._sequences: dict[str, asyncio.Queue[engine_pb2.SequenceDelta | None]] = {}
+        self._in_flight_tokens: dict[str, int] = {}
+        self._up = asyncio.Event()
+        self._task = asyncio.create_task(self._keep_connected(), name=f"engine-link {address}")
+
+    @property
+    def ready(self) -> bool:
+        return self._up.is_set() and not self.load.draining
+
+    @property
+    def in_flight_tokens(self) -> int:
+        """Tokens that this gateway's sequences may still cost: counted here, not asked for."""
+        return sum(self._in_flight_tokens.values())
+
+    async def run(self, submit: engine_pb2.Submit) -> AsyncIterator[engine_pb2.SequenceDelta]:
+        """Deltas of one sequence until its finish. Raises EngineLost when the engine goes away in between.
+
+        Leaving the iteration early cancels the sequence.
+        """
+        if not self.ready:
+            raise EngineLost(self.address)
+        deltas: asyncio.Queue[engine_pb2.SequenceDelta | None] = asyncio.Queue()  # bounded by max_tokens
+        self._sequences[submit.sequence_id] = deltas
+        self._in_flight_tokens[submit.sequence_id] = len(submit.token_ids) + submit.sampling.max_tokens
+        finished = False
+        try:
+            await self._commands.put(engine_pb2.RunRequest(submit=submit))
+            while not finished:
+                delta = await deltas.get()
+                if delta is None:
+                    finished = True
+                    raise EngineLost(self.address)
+                finished = delta.HasField("finish")
+                yield delta
+        finally:
+            self._sequences.pop(submit.sequence_id, None)
+            self._in_flight_tokens.pop(submit.sequence_id, None)
+            if not finished and self._up.is_set():
+                self._cancel(submit.sequence_id)
+
+    def _cancel(self, sequence_id: str) -> None:
+        try:
+            self._commands.put_nowait(engine_pb2.RunRequest(cancel=engine_pb2.Cancel(sequence_id=sequence_id)))
+        except asyncio.QueueFull:  # thousands of commands behind: the sequence runs to its own end
+            log.warning("cancel not sent", sequence_id=sequence_id)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._channel.close()
+
+    async def _keep_connected(self) -> None:
+        while True:
+            try:
+                await self._connect_and_read()
+            except (grpc.RpcError, StagemeshError) as error:
+                reason = from_rpc(error) if isinstance(error, grpc.RpcError) else error
+                if self._up.is_set():
+                    log.warning("engine lost", address=self.address, error=str(reason))
+            self._lose_all()
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _connect_and_read(self) -> None:
+        self.description = await self._stub.Describe(
+            engine_pb2.DescribeRequest(), timeout=CONNECT_TIMEOUT_S, metadata=call_metadata(), wait_for_ready=True
+        )
+        self.load = engine_pb2.WatchLoadResponse()
+        run = self._stub.Run(metadata=call_metadata())
+        load = self._stub.WatchLoad(engine_pb2.WatchLoadRequest(), metadata=call_metadata())
+        tasks = [
+            asyncio.create_task(self._write(run)),
+            asyncio.create_task(self._read(run)),
+            asyncio.create_task(self._watch_load(load)),
+        ]
+        self._up.set()
+        log.info("engine connected", address=self.address, model=self.description.model.model)
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            run.cancel()
+            load.cancel()
+
+    async def _write(self, run: grpc.aio.StreamStreamCall[engine_pb2.RunRequest, engine_pb2.RunResponse]) -> None:
+        while True:
+            await run.write(await self._commands.get())
+
+    async def _read(self, run: grpc.aio.StreamStreamCall[engine_pb2.RunRequest, engine_pb2.RunResponse]) -> None:
+        async for response in run:
+            for delta in response.deltas:
+                if (sequence := self._sequences.get(delta.sequence_id)) is not None:
+                    sequence.put_nowait(delta)
+
+    async def _watch_load(
+        self, loads: grpc.aio.UnaryStreamCall[engine_pb2.WatchLoadRequest, engine_pb2.WatchLoadResponse]
+    ) -> None:
+        async for load in loads:
+            self.load = load
+
+    def _lose_all(self) -> None:
+        self._up.clear()
+        while not self._commands.empty():
+            self._commands.get_nowait()
+        for deltas in self._sequences.values():
+            deltas.put_nowait(None)

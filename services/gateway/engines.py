@@ -1,0 +1,145 @@
+"""All engines: which serve a model, which one takes the next sequence, and how a sequence outlives its engine."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator, Sequence
+from ipaddress import ip_address
+
+from services.gateway.engine_link import EngineLink, EngineLost
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.engine.v1 import engine_pb2
+from stagemesh.runtime.deadline import Deadline
+from stagemesh.runtime.errors import Unavailable
+from stagemesh.runtime.telemetry import get_logger
+
+RESOLVE_EVERY_S = 5.0
+POLL_S = 0.02
+
+log = get_logger(__name__)
+
+
+class Engines:
+    """Links to every engine address; a host name stands for all addresses that DNS gives for it, now and later."""
+
+    def __init__(self, addresses: Sequence[str], *, max_message_bytes: int) -> None:
+        self._addresses = addresses
+        self._max_message_bytes = max_message_bytes
+        self._links: dict[str, EngineLink] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self._resolve()
+        self._task = asyncio.create_task(self._keep_resolving(), name="engines-resolve")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    def serving(self, model: str) -> list[EngineLink]:
+        """Links that are up and serve `model`."""
+        return [
+            link
+            for link in self._links.values()
+            if link.ready and link.description is not None and link.description.model.model == model
+        ]
+
+    def describe(self, model: str) -> engine_pb2.DescribeResponse | None:
+        """What the engines of `model` are, if any is up."""
+        links = self.serving(model)
+        return links[0].description if links else None
+
+    def is_over(self, model: str, queue_limit: int) -> bool:
+        """Whether every engine of `model` has at least `queue_limit` sequences waiting."""
+        links = self.serving(model)
+        return bool(links) and all(link.load.waiting >= max(1, queue_limit) for link in links)
+
+    async def wait_for(self, model: str, deadline: Deadline, at_most_s: float) -> engine_pb2.DescribeResponse:
+        """The description of an engine that serves `model`, waiting for one. Raises Unavailable."""
+        until = Deadline.after(min(at_most_s, deadline.remaining_s()))
+        while (found := self.describe(model)) is None:
+            if until.expired():
+                raise Unavailable("ENGINE_UNAVAILABLE", f"no engine serves {model} at the moment", retry_after_ms=2_000)
+            await asyncio.sleep(POLL_S)
+        return found
+
+    async def run(
+        self, model: str, submit: engine_pb2.Submit, deadline: Deadline, *, max_attempts: int, engine_wait_s: float
+    ) -> AsyncIterator[tuple[engine_pb2.SequenceDelta, int]]:
+        """Deltas of one sequence with the number of the attempt, without gap or repeat, whichever engines produce them.
+
+        An engine that is lost is replaced by another (or itself, restarted), which continues after the tokens
+        delivered so far. Raises Unavailable when the attempts are used up.
+        """
+        delivered = list(submit.delivered_token_ids)
+        for attempt in range(1, max_attempts + 1):
+            await self.wait_for(model, deadline, engine_wait_s)
+            links = self.serving(model)
+            if not links:
+                continue
+            link = min(random.sample(links, min(2, len(links))), key=lambda link: link.in_flight_tokens)
+            del submit.delivered_token_ids[:]
+            submit.delivered_token_ids.extend(delivered)
+            try:
+                async for delta in link.run(submit):
+                    _drop_known(delta, len(delivered))
+                    delivered.extend(delta.token_ids)
+                    aborted = delta.finish.reason == common_pb2.FINISH_REASON_ABORT
+                    if aborted:  # the engine gives it back, because it drains
+                        delta.ClearField("finish")
+                    yield delta, attempt
+                    if delta.HasField("finish"):
+                        return
+                    if aborted:
+                        break
+            except EngineLost:
+                log.warning("sequence continues elsewhere", sequence_id=submit.sequence_id, delivered=len(delivered))
+        raise Unavailable(
+            "ENGINE_LOST", f"{max_attempts} engines were lost while they worked on this request", retry_after_ms=2_000
+        )
+
+    async def _keep_resolving(self) -> None:
+        while True:
+            await asyncio.sleep(RESOLVE_EVERY_S)
+            await self._resolve()
+
+    async def _resolve(self) -> None:
+        endpoints: set[str] = set()
+        for address in self._addresses:
+            try:
+                endpoints.update(await _endpoints(address))
+            except OSError as error:
+                log.warning("engine address does not resolve", address=address, error=str(error))
+                endpoints.update(known for known in self._links if known not in self._addresses)
+        for endpoint in endpoints - self._links.keys():
+            self._links[endpoint] = EngineLink(endpoint, max_message_bytes=self._max_message_bytes)
+        for endpoint in self._links.keys() - endpoints:
+            if not self._links[endpoint].ready:
+                await self._links.pop(endpoint).close()
+
+
+async def _endpoints(address: str) -> list[str]:
+    host, _, port = address.rpartition(":")
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, int(port), type=socket.SOCK_STREAM, family=socket.AF_UNSPEC)
+        return [f"[{info[4][0]}]:{port}" if info[0] is socket.AF_INET6 else f"{info[4][0]}:{port}" for info in found]
+    return [address]
+
+
+def _drop_known(delta: engine_pb2.SequenceDelta, num_known: int) -> None:
+    """Cut tokens that were delivered before; a gap cannot be mended here and counts as a lost engine."""
+    if not delta.token_ids:
+        return
+    if delta.first_index > num_known:
+        raise EngineLost(f"gap: token {delta.first_index} came after {num_known}")
+    if known := num_known - delta.first_index:
+        del delta.token_ids[:known]
+        del delta.logprobs[:known]
+        delta.first_index = num_known

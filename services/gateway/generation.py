@@ -1,0 +1,213 @@
+"""One choice: from the engine's tokens to text that callers may see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import grpc
+
+from services.gateway import stages
+from services.gateway.config import GatewayConfig
+from services.gateway.detokenizer import TextStream
+from services.gateway.job import Job
+from services.gateway.peers import Peers
+from services.gateway.prepare import Prompt
+from services.gateway.stages import StageLog
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.engine.v1 import engine_pb2
+from stagemesh.api.gateway.v1 import gateway_pb2
+from stagemesh.api.tokenizer.v1 import tokenizer_pb2
+from stagemesh.runtime.channel import call_metadata
+from stagemesh.runtime.deadline import Deadline
+from stagemesh.runtime.errors import DeadlineExceeded, from_detail, from_rpc
+
+SEED_STRIDE = 0x9E3779B97F4A7C15
+"""Odd constant (2⁶⁴ divided by the golden ratio) that spreads the seeds of further choices."""
+
+
+@dataclass
+class Output:
+    """What one choice has so far."""
+
+    index: int
+    token_ids: list[int] = field(default_factory=list)
+    text: str = ""
+    """All text, held-back characters included."""
+    num_sent_chars: int = 0
+    num_sent_tokens: int = 0
+    logprobs: list[gateway_pb2.Logprob] = field(default_factory=list)
+    finish: engine_pb2.Finish | None = None
+    validation: gateway_pb2.Validation | None = None
+    engine_text: bool = True
+    """The text is what the tokens say; false after a correction."""
+
+
+def choice_seed(seed: int, index: int) -> int:
+    """The seed of choice `index`: the request's own for the first, others spread over 63 bits."""
+    return (seed + index * SEED_STRIDE) % 2**63
+
+
+def sequence_id(job: Job, index: int) -> str:
+    """Unique in the mesh: two tenants may choose the same request ID."""
+    return f"{job.tenant_id}/{job.request_id}" + (f"/{index}" if index else "")
+
+
+def max_tokens_of(job: Job, prompt: Prompt) -> int:
+    """The caller's limit, or the route's; never more than the context holds."""
+    asked = job.request.sampling.max_tokens or job.route.max_tokens
+    return max(1, min(asked, prompt.context_length - len(prompt.token_ids)))
+
+
+def build_submit(job: Job, prompt: Prompt, output: Output, deadline: Deadline) -> engine_pb2.Submit:
+    submit = engine_pb2.Submit(
+        sequence_id=sequence_id(job, output.index),
+        tenant_id=job.tenant_id,
+        token_ids=prompt.token_ids,
+        model=prompt.model,
+        sampling=job.request.sampling,
+        cache_salt=prompt.lease.salt,
+        deadline_unix_us=deadline.unix_us(),
+        delivered_token_ids=output.token_ids,
+    )
+    submit.sampling.n = 1
+    submit.sampling.max_tokens = max_tokens_of(job, prompt)
+    submit.sampling.seed = choice_seed(job.request.sampling.seed, output.index)
+    if job.has_constraint:
+        submit.constraint.CopyFrom(job.request.constraint)
+    return submit
+
+
+class Generation:
+    """Runs one choice to its end, publishing deltas."""
+
+    def __init__(
+        self,
+        job: Job,
+        prompt: Prompt,
+        peers: Peers,
+        config: GatewayConfig,
+        log_stages: StageLog,
+        publish: Callable[[gateway_pb2.Delta], None],
+    ) -> None:
+        self._job = job
+        self._prompt = prompt
+        self._peers = peers
+        self._config = config
+        self._log = log_stages
+        self._publish = publish
+        self._num_held_chars = max((len(stop) for stop in job.request.sampling.stop), default=1) - 1
+        self._wants_logprobs = job.request.sampling.HasField("logprobs")
+        self._token_texts: dict[int, str] = {}
+        self._detokenize_us = 0
+
+    async def run(self, output: Output, deadline: Deadline) -> None:
+        """Fill `output` until its finish; what it holds already counts as delivered.
+
+        Raises the StagemeshError that ended it; `output` then holds what was delivered until then.
+        """
+        submit = build_submit(self._job, self._prompt, output, deadline)
+        texts = TextStream(self._peers.detokenizer, submit.sequence_id, self._job.model)
+        attempt = 1
+        if output.token_ids:
+            output.text = await self._detokenize(texts, list(output.token_ids), end=False)
+        deltas = self._peers.engines.run(
+            self._job.model,
+            submit,
+            deadline,
+            max_attempts=self._config.engine_max_attempts,
+            engine_wait_s=self._config.engine_wait_s,
+        )
+        async for delta, number in deltas:
+            attempt = number
+            if delta.HasField("finish"):
+                output.finish = delta.finish
+            if delta.token_ids or output.finish:
+                await self._extend(output, delta, texts)
+        assert output.finish is not None
+        self._report(output.finish, texts, attempt)
+        if output.finish.HasField("error"):
+            raise from_detail(output.finish.error)
+        if output.finish.reason == common_pb2.FINISH_REASON_DEADLINE:
+            raise DeadlineExceeded("DEADLINE_EXCEEDED", "the request's deadline passed while it was generating")
+
+    async def _extend(self, output: Output, delta: engine_pb2.SequenceDelta, texts: TextStream) -> None:
+        output.token_ids.extend(delta.token_ids)
+        output.text += await self._detokenize(texts, list(delta.token_ids), end=output.finish is not None)
+        if self._wants_logprobs and delta.logprobs:
+            output.logprobs.extend(await self._logprobs(delta))
+        if output.finish is not None:
+            if output.finish.stop and (cut := output.text.find(output.finish.stop)) >= 0:
+                output.text = output.text[:cut]
+            visible = len(output.text)
+        else:
+            visible = max(output.num_sent_chars, len(output.text) - self._num_held_chars)
+        if visible > output.num_sent_chars or output.finish is not None:
+            self._send(output, visible)
+
+    def _send(self, output: Output, visible: int) -> None:
+        first = output.num_sent_tokens
+        self._publish(
+            gateway_pb2.Delta(
+                index=output.index,
+                text=output.text[output.num_sent_chars : visible],
+                token_ids=output.token_ids[first:],
+                first_index=first,
+                logprobs=output.logprobs[first:],
+            )
+        )
+        output.num_sent_chars, output.num_sent_tokens = visible, len(output.token_ids)
+
+    async def _detokenize(self, texts: TextStream, token_ids: list[int], *, end: bool) -> str:
+        started_s = time.perf_counter()
+        piece = await texts.feed(token_ids, end=end, timeout_s=self._config.tokenizer_timeout_s)
+        self._detokenize_us += int((time.perf_counter() - started_s) * 1e6)
+        return piece
+
+    def _report(self, finish: engine_pb2.Finish, texts: TextStream, attempt: int) -> None:
+        for report in finish.stages:
+            report.attempts = attempt
+            self._log.add(report)
+        self._log.add(
+            common_pb2.StageReport(
+                stage=stages.DETOKENIZE,
+                status=common_pb2.STAGE_STATUS_OK,
+                attempts=1 + texts.num_reopened,
+                duration_us=self._detokenize_us,
+            )
+        )
+
+    async def _logprobs(self, delta: engine_pb2.SequenceDelta) -> list[gateway_pb2.Logprob]:
+        await self._learn_texts(
+            {t for entry in delta.logprobs for t in (entry.token_id, *(top.token_id for top in entry.top))}
+        )
+        return [
+            gateway_pb2.Logprob(
+                token_id=entry.token_id,
+                token=self._token_texts[entry.token_id],
+                logprob=entry.logprob,
+                top=[
+                    gateway_pb2.TopLogprob(token_id=t.token_id, token=self._token_texts[t.token_id], logprob=t.logprob)
+                    for t in entry.top
+                ],
+            )
+            for entry in delta.logprobs
+        ]
+
+    async def _learn_texts(self, token_ids: set[int]) -> None:
+        unknown = sorted(token_ids - self._token_texts.keys())
+        if not unknown:
+            return
+        request = tokenizer_pb2.DecodeRequest(
+            model=self._job.model,
+            sequences=[tokenizer_pb2.TokenIds(ids=[token_id]) for token_id in unknown],
+            keep_special_tokens=True,
+        )
+        try:
+            decoded = await self._peers.tokenizer.Decode(
+                request, timeout=self._config.tokenizer_timeout_s, metadata=call_metadata()
+            )
+        except grpc.RpcError as error:
+            raise from_rpc(error) from error
+        self._token_texts.update(zip(unknown, decoded.texts, strict=True))

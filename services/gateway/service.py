@@ -1,0 +1,140 @@
+"""Composition of the gateway's process: connections, loops and fronts, and the order in which they start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_address
+
+import grpc
+
+from services.gateway.admission import RouteQueue
+from services.gateway.commits import SessionCommits
+from services.gateway.config import GatewayConfig
+from services.gateway.core import Gateway
+from services.gateway.deferral import Deferral
+from services.gateway.event_store import EventStore
+from services.gateway.http.server import HttpServer
+from services.gateway.leases import LeaseKeeper
+from services.gateway.ledger import Ledger
+from services.gateway.peers import Peers, connect
+from services.gateway.runner import Runner
+from services.gateway.servicer import GatewayServicer
+from services.gateway.shadow import ShadowPublisher
+from services.gateway.store import GuardedLedger
+from services.gateway.tenants import Tenants
+from stagemesh.api.gateway.v1 import gateway_pb2_grpc
+from stagemesh.runtime import redis_client, tenants
+from stagemesh.runtime.identity import Identity
+from stagemesh.runtime.kafka_client import EventProducer
+from stagemesh.runtime.mesh_config import MeshConfig
+from stagemesh.runtime.outbox import Entry, Outbox
+from stagemesh.runtime.relay import Relay, RelayConfig
+from stagemesh.runtime.topics import ANSWERS_STABLE, DEFERRED
+
+READY_POLL_S = 0.05
+
+
+class GatewayService:
+    service_names = ("stagemesh.api.gateway.v1.GatewayService",)
+
+    def __init__(self, mesh: MeshConfig, config: GatewayConfig, identity: Identity, peers: Peers) -> None:
+        """Must be made inside the running event loop."""
+        self._config, self._mesh, self._peers = config, mesh, peers
+        self._redis = redis_client.connect(mesh.ledger_url, command_timeout_s=2.0)
+        ledger = Ledger(
+            self._redis,
+            owner=f"{identity.instance}/{identity.generation}",
+            lease_s=config.lease_s,
+            outcome_ttl_s=config.outcome_ttl_s,
+        )
+        self._ledger = GuardedLedger(ledger, timeout_s=config.ledger_timeout_s)
+        self._events = EventStore(self._redis, ttl_s=config.outcome_ttl_s)
+        self._commits = SessionCommits(peers.cache)
+        prefix = mesh.kafka_topic_prefix
+        deferred = Outbox(
+            self._redis, DEFERRED, ttl_s=config.deferred_ttl_s, max_entries=config.max_deferred, prefix=prefix
+        )
+        self._producer = EventProducer(mesh.kafka_bootstrap)
+        relay = RelayConfig(republish_after_s=config.republish_after_s)
+        self._relays = [Relay(deferred, self._producer, relay, expired=self._expire)]
+        self._shadow: ShadowPublisher | None = None
+        if mesh.shadow.candidate:
+            answers = Outbox(
+                self._redis,
+                ANSWERS_STABLE,
+                ttl_s=config.outcome_ttl_s,
+                max_entries=mesh.shadow.max_outbox_events,
+                prefix=prefix,
+            )
+            self._shadow = ShadowPublisher(answers, max_buffered=mesh.shadow.max_buffered_events)
+            self._relays.append(Relay(answers, self._producer, relay))
+        self.gateway = Gateway(
+            mesh=mesh,
+            config=config,
+            identity=identity,
+            tenants=Tenants(
+                lambda api_key: tenants.tenant_of(self._redis, api_key), allow_dev=_is_private(mesh, config)
+            ),
+            runner=Runner(
+                config=config,
+                peers=peers,
+                ledger=self._ledger,
+                deferral=Deferral(self._redis, ledger, deferred, config),
+                commits=self._commits,
+                shadow=self._shadow,
+                queues={name: RouteQueue(route) for name, route in config.routes.items()},
+            ),
+            events=self._events,
+        )
+        self._leases = LeaseKeeper(self.gateway, self._ledger, lease_s=config.lease_s)
+        self._http = HttpServer(self.gateway, config)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        servicer = GatewayServicer(self.gateway, self._config, self._mesh.mesh_token.get_secret_value())
+        gateway_pb2_grpc.add_GatewayServiceServicer_to_server(servicer, server)
+
+    async def start(self) -> None:
+        """Open the HTTP port at once (it says that it is not ready), then wait for an engine of each model."""
+        await self._http.start()
+        for relay in self._relays:
+            relay.start()
+        while await self.gateway.readiness():  # noqa: ASYNC110  it depends on other processes
+            await asyncio.sleep(READY_POLL_S)
+
+    async def drain(self, grace_s: float) -> None:
+        await self.gateway.drain(grace_s)
+        await self._http.drain(1.0)
+        await self._commits.drain(2.0)
+
+    async def close(self) -> None:
+        await self._http.stop()
+        await self._leases.close()
+        for relay in self._relays:
+            await relay.stop()
+        if self._shadow is not None:
+            await self._shadow.close(2.0)
+        await self._events.close()
+        await self._ledger.close(2.0)
+        await self._producer.close(1.0)
+        await self._peers.close()
+        await self._redis.aclose()
+
+    async def _expire(self, entry: Entry) -> None:
+        await self.gateway.expire(entry.tenant_id, entry.request_id)
+
+
+def _is_private(mesh: MeshConfig, config: GatewayConfig) -> bool:
+    """Whether both fronts listen on loopback alone: only then does the development tenant exist."""
+    addresses = (config.listen or mesh.addresses.gateway, config.http_listen)
+    return all(_is_loopback(address.rpartition(":")[0].strip("[]")) for address in addresses)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def compose(mesh: MeshConfig, config: GatewayConfig, identity: Identity) -> GatewayService:
+    return GatewayService(mesh, config, identity, await connect(mesh))

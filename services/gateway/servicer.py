@@ -1,0 +1,127 @@
+"""Proto ↔ gateway: metadata to tenant and deadline, events to messages, outcomes to statuses."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncIterator
+
+from services.gateway.config import GatewayConfig
+from services.gateway.core import Gateway, error_of
+from services.gateway.running import RunningRequest
+from services.gateway.tenants import Tenant
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.gateway.v1 import gateway_pb2, gateway_pb2_grpc
+from stagemesh.runtime import context
+from stagemesh.runtime.channel import MESH_TOKEN_KEY
+from stagemesh.runtime.deadline import Deadline
+from stagemesh.runtime.errors import Forbidden, InvalidRequest, Unavailable
+from stagemesh.runtime.interceptors import Context
+
+DEFERRED_RUN_KEY = "x-deferred-run"
+"""Metadata of a worker's call: `1` to run a deferred request, `give-up` when its attempts are used up."""
+
+NO_ANSWER = frozenset(
+    {
+        common_pb2.OUTCOME_REJECTED,
+        common_pb2.OUTCOME_CANCELLED,
+        common_pb2.OUTCOME_EXPIRED,
+        common_pb2.OUTCOME_DEAD_LETTERED,
+    }
+)
+"""Outcomes that end `Generate` and `Complete` with a status; `Watch` reports them as data."""
+
+
+class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
+    def __init__(self, gateway: Gateway, config: GatewayConfig, mesh_token: str) -> None:
+        self._gateway = gateway
+        self._config = config
+        self._mesh_token = mesh_token
+
+    async def Generate(
+        self, request: gateway_pb2.GenerateRequest, grpc_context: Context
+    ) -> AsyncIterator[gateway_pb2.GenerateResponse]:
+        tenant = await self._tenant(grpc_context)
+        running = await self._gateway.submit(tenant, request.request, self._deadline(grpc_context))
+        try:
+            async for event in running.events():
+                if event.HasField("final") and event.final.outcome in NO_ANSWER:
+                    raise error_of(event.final)
+                yield gateway_pb2.GenerateResponse(event=event)
+        finally:
+            running.abandon()
+
+    async def Complete(
+        self, request: gateway_pb2.CompleteRequest, grpc_context: Context
+    ) -> gateway_pb2.CompleteResponse:
+        if (kind := _metadata(grpc_context).get(DEFERRED_RUN_KEY)) is not None:
+            return await self._deferred_run(kind, request.request.request_id, grpc_context)
+        tenant = await self._tenant(grpc_context)
+        running = await self._gateway.submit(tenant, request.request, self._deadline(grpc_context))
+        try:
+            final = await _final_or_deferred(running)
+        finally:
+            running.abandon()
+        if final.outcome in NO_ANSWER:
+            raise error_of(final)
+        return gateway_pb2.CompleteResponse(final=final)
+
+    async def Watch(
+        self, request: gateway_pb2.WatchRequest, grpc_context: Context
+    ) -> AsyncIterator[gateway_pb2.WatchResponse]:
+        tenant = await self._tenant(grpc_context)
+        async for event in self._gateway.watch(tenant, _request_id(request.request_id), request.after_seq):
+            yield gateway_pb2.WatchResponse(event=event)
+
+    async def Cancel(self, request: gateway_pb2.CancelRequest, grpc_context: Context) -> gateway_pb2.CancelResponse:
+        tenant = await self._tenant(grpc_context)
+        outcome = await self._gateway.cancel(tenant, _request_id(request.request_id))
+        return gateway_pb2.CancelResponse(outcome=outcome)
+
+    async def _deferred_run(self, kind: str, request_id: str, grpc_context: Context) -> gateway_pb2.CompleteResponse:
+        """A worker's call: it acts for the tenant in its metadata, by the mesh token."""
+        metadata = _metadata(grpc_context)
+        given = metadata.get(MESH_TOKEN_KEY, "")
+        if not self._mesh_token or not hmac.compare_digest(given.encode(), self._mesh_token.encode()):
+            raise Forbidden("MESH_TOKEN_REQUIRED", f"{DEFERRED_RUN_KEY} is for the mesh's own workers")
+        tenant_id = metadata.get("x-tenant-id", "")
+        if kind == "give-up":
+            error = Unavailable("ATTEMPTS_USED_UP", "the request could not be served within its attempts")
+            return gateway_pb2.CompleteResponse(final=await self._gateway.give_up(tenant_id, request_id, error))
+        return gateway_pb2.CompleteResponse(final=await self._gateway.run_deferred(tenant_id, request_id))
+
+    async def _tenant(self, grpc_context: Context) -> Tenant:
+        metadata = _metadata(grpc_context)
+        scheme, _, bearer = metadata.get("authorization", "").partition(" ")
+        api_key = bearer.strip() if scheme.lower() == "bearer" else metadata.get("x-api-key")
+        tenant = await self._gateway.authenticate(api_key, metadata.get("x-tenant-id"))
+        context.tenant_id.set(tenant.tenant_id)
+        context.traceparent.set(context.child_traceparent(metadata.get("traceparent", "")))
+        return tenant
+
+    def _deadline(self, grpc_context: Context) -> Deadline:
+        remaining_s = grpc_context.time_remaining()
+        if remaining_s is None:
+            return Deadline.after(self._config.default_timeout_s)
+        return Deadline.after(min(remaining_s, self._config.max_timeout_s))
+
+
+async def _final_or_deferred(running: RunningRequest) -> gateway_pb2.Final:
+    async for event in running.events():
+        if event.HasField("final"):
+            return event.final
+        if event.HasField("queued") and event.queued.deferred:
+            final = gateway_pb2.Final(request_id=running.request_id, outcome=common_pb2.OUTCOME_DEFERRED)
+            final.error.reason = "DEFERRED"
+            final.error.message = "accepted for later: follow it with Watch"
+            return final
+    raise Unavailable("HANDED_OVER", "this gateway stops; ask again with the same request ID", retry_after_ms=500)
+
+
+def _metadata(grpc_context: Context) -> dict[str, str]:
+    return {key: value for key, value in grpc_context.invocation_metadata() or () if isinstance(value, str)}
+
+
+def _request_id(value: str) -> str:
+    if not value or len(value) > 64:
+        raise InvalidRequest("INVALID_REQUEST_ID", "give the request's ID", field="request_id")
+    return value

@@ -1,0 +1,78 @@
+import math
+from typing import Any
+
+import pytest
+
+from services.gateway.config import GatewayConfig
+from services.gateway.job import make_job
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.gateway.v1 import gateway_pb2
+from stagemesh.runtime.errors import StagemeshError
+from stagemesh.runtime.mesh_config import DEFAULT_MODEL, MeshConfig
+
+MESH = MeshConfig(aliases={"small": DEFAULT_MODEL})
+CONFIG = GatewayConfig(max_request_bytes=10_000)
+
+
+def request(**fields: Any) -> gateway_pb2.InferenceRequest:
+    if "prompt" not in fields and "chat" not in fields:
+        fields["chat"] = common_pb2.ChatMessages(messages=[common_pb2.ChatMessage(role="user", content="hi")])
+    return gateway_pb2.InferenceRequest(**fields)
+
+
+def refusal(asked: gateway_pb2.InferenceRequest) -> tuple[str, str]:
+    with pytest.raises(StagemeshError) as caught:
+        make_job("t", asked, MESH, CONFIG)
+    return caught.value.reason, caught.value.field
+
+
+def test_what_is_left_open_is_filled_in() -> None:
+    job = make_job("t", request(), MESH, CONFIG)
+    assert job.model == DEFAULT_MODEL
+    assert job.request.sampling.HasField("seed")
+    assert len(job.request_id) == 36
+    assert not job.explicit_id
+
+
+def test_an_alias_reaches_its_model() -> None:
+    assert make_job("t", request(model="small"), MESH, CONFIG).model == DEFAULT_MODEL
+
+
+def test_the_same_payload_has_the_same_hash_and_another_has_another() -> None:
+    first, same, other = (make_job("t", request(prompt=text), MESH, CONFIG) for text in ("a", "a", "b"))
+    assert first.payload_hash == same.payload_hash != other.payload_hash
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_p", "min_p", "presence_penalty", "repetition_penalty"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -3.0, 11.0])
+def test_a_sampling_value_out_of_range_names_its_field(name: str, value: float) -> None:
+    asked = request(sampling=common_pb2.SamplingParams(**{name: value}))
+    assert refusal(asked) == ("INVALID_SAMPLING", f"sampling.{name}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"model": "nowhere"}, ("MODEL_NOT_FOUND", "model")),
+        ({"route": "nowhere"}, ("UNKNOWN_ROUTE", "route")),
+        ({"request_id": "7"}, ("INVALID_REQUEST_ID", "request_id")),
+        ({"session_id": "a\nb"}, ("INVALID_IDENTIFIER", "session_id")),
+        ({"user_id": "x" * 257}, ("INVALID_IDENTIFIER", "user_id")),
+        ({"prompt": ""}, ("EMPTY_INPUT", "prompt")),
+        ({"prompt": "x", "session_id": "s"}, ("SESSION_NEEDS_CHAT", "session_id")),
+        ({"chat": common_pb2.ChatMessages()}, ("EMPTY_INPUT", "chat.messages")),
+        ({"prompt": "x" * 10_001}, ("REQUEST_TOO_LARGE", "")),
+        ({"sampling": common_pb2.SamplingParams(n=99)}, ("INVALID_SAMPLING", "sampling.n")),
+        ({"sampling": common_pb2.SamplingParams(stop=[""])}, ("INVALID_SAMPLING", "sampling.stop")),
+        ({"sampling": common_pb2.SamplingParams(max_tokens=0)}, ("INVALID_SAMPLING", "sampling.max_tokens")),
+        ({"anchors": [common_pb2.Anchor(pointer="/a")]}, ("EMPTY_ANCHOR", "anchors[0].keys")),
+    ],
+)
+def test_a_bad_request_is_refused_with_its_field(fields: dict[str, Any], expected: tuple[str, str]) -> None:
+    assert refusal(request(**fields)) == expected
+
+
+def test_an_unknown_role_is_refused_with_its_place() -> None:
+    messages = [common_pb2.ChatMessage(role="user", content="a"), common_pb2.ChatMessage(role="wizard", content="b")]
+    asked = request(chat=common_pb2.ChatMessages(messages=messages))
+    assert refusal(asked) == ("INVALID_ROLE", "chat.messages[1].role")
