@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 from stagemesh.cli.supervisor.leftovers import end_leftovers
 from stagemesh.cli.supervisor.lock import hold
@@ -57,4 +58,7 @@ async def _supervise(settings: MeshSettings, specs: list[ProcessSpec], record: M
         settings=settings.supervisor,
         drain_grace_s=settings.mesh.drain_grace_s,
     )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, supervisor.request_stop)
     await supervisor.run()

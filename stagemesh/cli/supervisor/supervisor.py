@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -55,10 +54,7 @@ class Supervisor:
         self._stop_requested.set()
 
     async def run(self) -> None:
-        """Start everything, and return after `request_stop` or a stop signal when all of it has ended."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self.request_stop)
+        """Start everything, and return after `request_stop` when all of it has ended."""
         self._write()
         try:
             starting = asyncio.create_task(self._start())

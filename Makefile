@@ -1,0 +1,64 @@
+# The one command surface; CI runs the same targets. `make help` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+QUESTION ?= What is the capital of France?
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo 'Options: ARGS="…" goes to `stagemesh up` (run) or pytest (test); PYTHON=python3.12 chooses an interpreter.'
+
+.PHONY: run
+run: setup ## start the mesh, ask it one question, watch it until Ctrl-C
+	@exec $(BIN)/stagemesh up --ask '$(QUESTION)' $(ARGS)
+
+.PHONY: setup
+setup: ## install what `make run` needs
+	@$(PYTHON) tools/setup_venv.py mesh
+
+.PHONY: setup-dev
+setup-dev: ## install what tests and checks need as well
+	@$(PYTHON) tools/setup_venv.py dev
+
+.PHONY: test
+test: setup-dev ## run the whole suite, e.g. make test ARGS="tests/unit -k config"
+	@$(BIN)/stagemesh model pull
+	@$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: chaos
+chaos: setup-dev ## kill processes of a running mesh and see that nothing is lost
+	@$(BIN)/stagemesh model pull
+	@$(BIN)/python -m pytest -m chaos $(ARGS)
+
+.PHONY: check
+check: setup-dev ## format, lint, types, import contracts, protos
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	cd protos && ../$(BIN)/buf format --diff --exit-code && ../$(BIN)/buf lint
+	$(BIN)/python tools/generate_protos.py --check
+	$(BIN)/python tools/check_breaking.py
+
+.PHONY: format
+format: setup-dev ## format code and protos, apply safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	cd protos && ../$(BIN)/buf format -w
+
+.PHONY: protos
+protos: setup-dev ## generate stagemesh/api from protos/
+	$(BIN)/python tools/generate_protos.py
+
+.PHONY: clean
+clean: ## remove what these targets made (not the models, not the state of a mesh)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

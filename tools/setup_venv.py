@@ -1,0 +1,103 @@
+"""Make `.venv` and install the project with one of its extras, unless that is done already.
+
+python3 tools/setup_venv.py mesh      what `make run` needs
+python3 tools/setup_venv.py dev       tests and checks as well (contains `mesh`)
+
+Needs the standard library alone. A stamp remembers what was installed, so that a second call neither takes time nor
+needs a network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+CONTAINED = {"mesh": ("mesh", "dev"), "dev": ("dev",)}
+"""Extra → stamps of which one is enough."""
+
+INPUTS = ("pyproject.toml", "constraints.txt")
+MIN_VERSION = (3, 11)
+
+
+def fingerprint() -> str:
+    """Changes with the interpreter, the place of the checkout and all that pip would install."""
+    parts = [sys.version, str(ROOT), *((ROOT / name).read_text(encoding="utf-8") for name in INPUTS)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def stamp(extra: str) -> Path:
+    return VENV / f"installed-{extra}"
+
+
+def is_installed(extra: str) -> bool:
+    current = fingerprint()
+    return any(
+        stamp(name).is_file() and stamp(name).read_text(encoding="utf-8") == current for name in CONTAINED[extra]
+    )
+
+
+def pip(*arguments: str) -> None:
+    """Run the environment's pip; it says little, and ends this program when it fails."""
+    command = [str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    result = subprocess.run([*command, "-c", str(ROOT / "constraints.txt"), *arguments], cwd=ROOT, check=False)
+    if result.returncode:
+        raise SystemExit(
+            f"setup: pip could not install {arguments[-1]}; its message stands above. "
+            "A first installation needs a network, later ones do not."
+        )
+
+
+def build_requirements() -> list[str]:
+    """What builds the project; installed beforehand, so that no isolated build asks the network for it."""
+    import tomllib  # after the check of the version that brought it
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return [*project["build-system"]["requires"], "editables"]
+
+
+def is_made_by_this_python() -> bool:
+    """Whether `.venv` is there and has this interpreter's version."""
+    name = f"python{sysconfig.get_python_version()}"
+    return (VENV / "bin" / name).exists()
+
+
+def install(extra: str) -> None:
+    if not is_made_by_this_python():
+        say("making .venv")
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
+    say(f"installing the pinned dependencies of stagemesh[{extra}] (minutes the first time, mostly torch) …")
+    pip(*build_requirements())
+    pip("--no-build-isolation", "--editable", f".[{extra}]")
+    stamp(extra).write_text(fingerprint(), encoding="utf-8")
+    say("installed")
+
+
+def say(text: str) -> None:
+    print(f"setup: {text}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("extra", choices=sorted(CONTAINED))
+    extra = parser.parse_args().extra
+    if sys.version_info < MIN_VERSION:
+        raise SystemExit(
+            f"setup: Python {'.'.join(map(str, MIN_VERSION))} or newer is needed, this is "
+            f"{sysconfig.get_python_version()}; name another one with `make PYTHON=python3.12 …`"
+        )
+    descriptor = os.open(ROOT, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # two calls at once would break the environment
+    if not is_installed(extra):
+        install(extra)
+
+
+if __name__ == "__main__":
+    main()
