@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 SECTIONS = ("gateway", "tokenizer", "engine", "cache", "validator", "corrector", "differ", "worker", "supervisor")
-"""Keys of the file that belong to one service each, or to `stagemesh up`; the others are in `mesh_config.MeshConfig`."""
+"""Keys of the file that belong to one service each, or to `stagemesh up`; the others are in `MeshConfig`."""
 
 SHORTHANDS = {"prefill_chunk_size": ("engine", "prefill_chunk_size")}
 """Top-level names that users of the field know, and where they belong."""

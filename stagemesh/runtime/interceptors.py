@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
 from stagemesh.runtime import context
 from stagemesh.runtime.channel import MESH_TOKEN_KEY
-from stagemesh.runtime.errors import Internal, StagemeshError, Unauthenticated, from_rpc, to_status
+from stagemesh.runtime.errors import Internal, InvalidRequest, StagemeshError, Unauthenticated, from_rpc, to_status
 from stagemesh.runtime.telemetry import get_logger
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -21,6 +22,23 @@ OPEN_METHODS = ("/grpc.health.", "/grpc.reflection.")
 """Prefixes of methods that need no mesh token."""
 
 log = get_logger(__name__)
+
+
+class _Malformed:
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+def _checked(request: Any) -> Any:
+    """The request, or the stream of requests, without malformed messages. Raises InvalidRequest for one."""
+    if isinstance(request, _Malformed):
+        raise InvalidRequest("MALFORMED_MESSAGE", f"the message cannot be read: {request.why}"[:300])
+    return _checked_stream(request) if isinstance(request, AsyncIterable) else request
+
+
+async def _checked_stream(requests: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        yield _checked(request)
 
 
 async def abort_with(grpc_context: Context, error: StagemeshError) -> None:
@@ -54,6 +72,17 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             if key in metadata:
                 variable.set(metadata[key])
 
+    def _deserializer(self, deserialize: Any) -> Any:
+        """gRPC turns a malformed message into INTERNAL; as a value it becomes INVALID_ARGUMENT."""
+
+        def call(data: bytes) -> Any:
+            try:
+                return deserialize(data)
+            except DecodeError as error:
+                return _Malformed(str(error))
+
+        return call
+
     def _wrap(self, handler: grpc.RpcMethodHandler[Any, Any], method: str) -> grpc.RpcMethodHandler[Any, Any]:
         if handler.response_streaming:
             behavior = handler.stream_stream if handler.request_streaming else handler.unary_stream
@@ -62,18 +91,26 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 if handler.request_streaming
                 else grpc.unary_stream_rpc_method_handler
             )
-            return wrap(self._streaming(behavior, method), handler.request_deserializer, handler.response_serializer)
+            return wrap(
+                self._streaming(behavior, method),
+                self._deserializer(handler.request_deserializer),
+                handler.response_serializer,
+            )
         behavior = handler.stream_unary if handler.request_streaming else handler.unary_unary
         wrap = (
             grpc.stream_unary_rpc_method_handler if handler.request_streaming else grpc.unary_unary_rpc_method_handler
         )
-        return wrap(self._single(behavior, method), handler.request_deserializer, handler.response_serializer)
+        return wrap(
+            self._single(behavior, method),
+            self._deserializer(handler.request_deserializer),
+            handler.response_serializer,
+        )
 
     def _single(self, behavior: Any, method: str) -> Any:
         async def call(request: Any, grpc_context: Context) -> Any:
             try:
                 self._enter(grpc_context)
-                return await behavior(request, grpc_context)
+                return await behavior(_checked(request), grpc_context)
             except Exception as error:  # noqa: BLE001  the boundary: everything becomes a status
                 await abort_with(grpc_context, as_stagemesh_error(error, method))
 
@@ -83,7 +120,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         async def call(request: Any, grpc_context: Context) -> AsyncIterator[Any]:
             try:
                 self._enter(grpc_context)
-                async for response in behavior(request, grpc_context):
+                async for response in behavior(_checked(request), grpc_context):
                     yield response
             except Exception as error:  # noqa: BLE001  the boundary: everything becomes a status
                 await abort_with(grpc_context, as_stagemesh_error(error, method))

@@ -39,15 +39,20 @@ class CacheService:
 
 
 @pytest.fixture
-async def stub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[cache_pb2_grpc.CacheServiceStub]:
+async def channel(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[grpc.aio.Channel]:
     monkeypatch.setenv("STAGEMESH_MESH_TOKEN", "s3cret")
     server, _ = build_server(CacheService(), MeshConfig(mesh_token="s3cret"))
     port = bind(server, "127.0.0.1:0", "--cache-port")
     await server.start()
     channel = dial([f"127.0.0.1:{port}"])
-    yield cache_pb2_grpc.CacheServiceStub(channel)
+    yield channel
     await channel.close()
     await server.stop(None)
+
+
+@pytest.fixture
+def stub(channel: grpc.aio.Channel) -> cache_pb2_grpc.CacheServiceStub:
+    return cache_pb2_grpc.CacheServiceStub(channel)
 
 
 async def fail(stub: cache_pb2_grpc.CacheServiceStub, session_id: str, metadata: object = None) -> grpc.aio.AioRpcError:
@@ -107,3 +112,11 @@ async def test_a_taken_port_is_named_with_its_option() -> None:
 def test_replicas_become_one_target() -> None:
     assert target_of(["127.0.0.1:1", "127.0.0.1:2"]) == "ipv4:127.0.0.1:1,127.0.0.1:2"
     assert target_of(["engine:50053"]) == "dns:///engine:50053"
+
+
+async def test_a_malformed_message_is_an_invalid_argument(channel: grpc.aio.Channel) -> None:
+    call = channel.unary_unary("/stagemesh.api.cache.v1.CacheService/GetSession")  # bytes in, bytes out
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call(b"\x12\x02\xff\xfe", metadata=call_metadata(), timeout=5)  # field 2 is no UTF-8
+    assert from_rpc(caught.value).reason == "MALFORMED_MESSAGE"
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
