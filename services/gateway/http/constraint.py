@@ -1,0 +1,100 @@
+"""What the answer must look like: `response_format`, `regex`, `choice`, `grammar`, and `anchors`."""
+
+from __future__ import annotations
+
+import orjson
+
+from services.gateway.http.fields import Fields, json_type
+from stagemesh.api.common.v1 import common_pb2
+
+
+def read_constraint(fields: Fields) -> common_pb2.OutputConstraint | None:
+    """The one constraint that the body sets, if any. Raises InvalidRequest; whether it can be met is checked later."""
+    found = {
+        "response_format": _response_format(fields),
+        "regex": _regex(fields),
+        "grammar": _grammar(fields),
+        "choice": _choice(fields),
+    }
+    given = [name for name, constraint in found.items() if constraint is not None]
+    if len(given) > 1:
+        fields.refuse(given[1], f"cannot be combined with {given[0]}")
+    return found[given[0]] if given else None
+
+
+def read_anchors(fields: Fields) -> list[common_pb2.Anchor]:
+    """From `{"/pointer": ["key"]}` or `{"/pointer": {"keys": ["key"], "ignore_case": true}}`. Raises InvalidRequest."""
+    members = fields.members("anchors") or {}
+    anchors = Fields(members, "anchors")
+    return [_anchor(anchors, pointer) for pointer in members]
+
+
+def _anchor(anchors: Fields, pointer: str) -> common_pb2.Anchor:
+    if pointer and not pointer.startswith("/"):
+        anchors.refuse(pointer, 'is not a JSON Pointer; begin with "/"')
+    if isinstance(anchors.take(pointer), dict):
+        detail = anchors.child(pointer) or Fields({})
+        anchor = common_pb2.Anchor(pointer=pointer, keys=detail.strings("keys") or [])
+        anchor.ignore_case = detail.flag("ignore_case") or False
+        detail.done()
+        return anchor
+    return common_pb2.Anchor(pointer=pointer, keys=anchors.strings(pointer) or [])
+
+
+def _response_format(fields: Fields) -> common_pb2.OutputConstraint | None:
+    response_format = fields.child("response_format")
+    if response_format is None:
+        return None
+    kind = response_format.text("type")
+    constraint = None
+    if kind == "json_object":
+        constraint = common_pb2.OutputConstraint(json_object=True)
+    elif kind == "json_schema":
+        constraint = common_pb2.OutputConstraint(json_schema=_json_schema(response_format))
+    elif kind != "text":
+        response_format.refuse("type", "must be text, json_object or json_schema", "UNSUPPORTED_VALUE")
+    response_format.done()
+    return constraint
+
+
+def _json_schema(response_format: Fields) -> str:
+    wrapper = response_format.child("json_schema")
+    if wrapper is None:
+        response_format.refuse("json_schema", "is missing", "MISSING_PARAMETER")
+    if not wrapper.text("name"):
+        wrapper.refuse("name", "is missing", "MISSING_PARAMETER")
+    schema = wrapper.take("schema")
+    if schema is None:
+        wrapper.refuse("schema", "is missing", "MISSING_PARAMETER")
+    if not isinstance(schema, dict | bool):
+        wrapper.refuse("schema", f"must be an object, not {json_type(schema)}", "INVALID_TYPE")
+    wrapper.text("description")
+    wrapper.flag("strict")  # an answer is held to its schema either way
+    wrapper.done()
+    return orjson.dumps(schema).decode()
+
+
+def _regex(fields: Fields) -> common_pb2.OutputConstraint | None:
+    pattern = _pattern(fields, "regex")
+    return None if pattern is None else common_pb2.OutputConstraint(regex=pattern)
+
+
+def _grammar(fields: Fields) -> common_pb2.OutputConstraint | None:
+    pattern = _pattern(fields, "grammar")
+    return None if pattern is None else common_pb2.OutputConstraint(grammar=pattern)
+
+
+def _pattern(fields: Fields, name: str) -> str | None:
+    text = fields.text(name)
+    if text == "":
+        fields.refuse(name, "must not be empty")
+    return text
+
+
+def _choice(fields: Fields) -> common_pb2.OutputConstraint | None:
+    values = fields.strings("choice")
+    if values is None:
+        return None
+    if not values or not all(values):
+        fields.refuse("choice", "must be an array of texts that are not empty")
+    return common_pb2.OutputConstraint(choice=common_pb2.ChoiceList(values=values))

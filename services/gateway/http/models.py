@@ -1,0 +1,43 @@
+"""The served models: /v1/models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from services.gateway.http.core import ModelInfo
+from services.gateway.http.shape import JsonObject
+from stagemesh.runtime.errors import NotFound
+
+OWNER = "stagemesh"
+
+
+def served_name(models: Sequence[ModelInfo], asked: str) -> str:
+    """The model behind a name or alias; the default one for an empty name."""
+    for model in models:
+        if not asked or asked == model.name or asked in model.aliases:
+            return model.name
+    return asked
+
+
+def list_objects(models: Sequence[ModelInfo]) -> list[JsonObject]:
+    """An object per name and alias; `root` is the model behind an alias."""
+    return [_object(name, model) for model in models for name in (model.name, *model.aliases)]
+
+
+def find_object(models: Sequence[ModelInfo], name: str) -> JsonObject:
+    """Raises NotFound."""
+    for model_object in list_objects(models):
+        if model_object["id"] == name:
+            return model_object
+    raise NotFound("MODEL_NOT_FOUND", f"the model {name[:100]!r} is not served here; see /v1/models", field="model")
+
+
+def _object(name: str, model: ModelInfo) -> JsonObject:
+    return {
+        "id": name,
+        "object": "model",
+        "created": model.created,
+        "owned_by": OWNER,
+        "root": model.name,
+        "context_length": model.context_length or None,
+    }

@@ -1,0 +1,28 @@
+"""What a body asked for: the requests to submit, and how to reply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.gateway.http.shape import Shape
+from stagemesh.api.gateway.v1 import gateway_pb2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    requests: tuple[gateway_pb2.InferenceRequest, ...]
+    """One, or one per prompt of a completion."""
+    shape: Shape
+    stream: bool
+    include_usage: bool
+    """Streams end with a usage chunk."""
+
+    @property
+    def num_choices(self) -> int:
+        """Answers per request."""
+        return self.requests[0].sampling.n or 1
+
+    @property
+    def may_be_corrected(self) -> bool:
+        """The text can still change after it was generated, so it is sent when it is final."""
+        return bool(self.requests[0].anchors)
