@@ -1,0 +1,56 @@
+"""The `engine` section of the configuration."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from stagemesh.runtime.config import Section
+
+
+class ConstraintConfig(Section):
+    """Bounds of grammars, so that a hostile schema cannot hold up others."""
+
+    max_source_bytes: PositiveInt = 65_536
+    """Length of a schema, regular expression, grammar or list of choices."""
+    compile_timeout_s: float = Field(default=5.0, gt=0)
+    """A grammar that is not ready by then is refused."""
+    max_cached_grammars: PositiveInt = 128
+    """Compiled grammars that are kept for the next request with the same text."""
+    max_lexer_states: PositiveInt = 50_000
+    """States of a grammar's lexer, 1 to 2 kB each."""
+    max_grammar_symbols: PositiveInt = 100_000
+    """Symbols in a grammar's productions."""
+
+
+class EngineConfig(Section):
+    """One engine process serves one model."""
+
+    listen: str | None = None
+    """`host:port`; by default the first of `addresses.engine`."""
+    model: str = ""
+    """Name or alias of the model; empty for the mesh's default."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """What weights, activations and KV pages are held in."""
+    threads: PositiveInt | Literal["auto"] = "auto"
+    """Compute threads; `auto`: one per physical core this process may use."""
+    kv_pool_tokens: int = Field(default=32_768, ge=64)
+    """Tokens that all sequences together can hold. Memory is taken from the system as pages are first written."""
+    context_length: PositiveInt | None = None
+    """A shorter context than the model's own."""
+    prefill_chunk_size: int = Field(default=512, ge=16)
+    """Prompt tokens computed in one step at most."""
+    max_step_ms: float = Field(default=250.0, ge=0)
+    """While sequences decode, prompt chunks shrink so that a step takes about this long; 0 keeps them whole."""
+    max_running: int = Field(default=32, ge=1, le=4096)
+    """Sequences in one batch."""
+    max_waiting: int = Field(default=256, ge=0)
+    """Sequences that wait for a place; what comes on top is refused with QUEUE_FULL."""
+    reattach_grace_s: float = Field(default=5.0, ge=0)
+    """How long a sequence outlives its broken call, and a finished one's result is kept."""
+    stage_sample_interval: PositiveInt = 16
+    """Every how many decode steps the parts of the step are timed."""
+    max_output_tokens: PositiveInt | None = None
+    """Upper bound of `max_tokens`, and its default; otherwise the context sets it."""
+    constraint: ConstraintConfig = ConstraintConfig()

@@ -1,0 +1,162 @@
+"""Grammars that the answer must match, through llguidance."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import llguidance
+import numpy as np
+import numpy.typing as npt
+from llguidance import LLMatcher, LLTokenizer
+
+from services.engine.config import ConstraintConfig
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.models.tokenizer_file import TokenizerFile
+from stagemesh.runtime.errors import Internal, InvalidRequest
+
+JSON_OPTIONS = {"whitespace_flexible": False, "lenient": True}
+"""Compact JSON: a small model loses itself in white space. What the grammar cannot express of a schema (`not`,
+`uniqueItems`, …) is left to the validator."""
+
+MAX_NESTING = 100
+"""Depth of a schema's document."""
+
+
+def invalid_constraint(message: str) -> InvalidRequest:
+    return InvalidRequest("INVALID_CONSTRAINT", message, field="constraint")
+
+
+class GrammarConstraint:
+    """The state of one sequence's grammar."""
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """[V] of the tokenizer. Raises Internal when the grammar exceeds its limits here."""
+        mask = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        self._check()
+        return np.unpackbits(mask, bitorder="little").view(np.bool_)
+
+    def accept(self, token: int) -> None:
+        """Raises InvalidRequest when the token does not fit."""
+        if not self._matcher.consume_token(token):
+            raise invalid_constraint(f"output token {token} does not fit the constraint: {self._matcher.get_error()}")
+
+    def is_complete(self) -> bool:
+        return bool(self._matcher.is_stopped())
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise Internal("CONSTRAINT_FAILED", f"the grammar cannot be continued: {self._matcher.get_error()}")
+
+
+class ConstraintCompiler:
+    """Compiles grammars, off the step loop, and keeps the latest ones."""
+
+    def __init__(self, tokenizer: TokenizerFile, vocab_size: int, config: ConstraintConfig) -> None:
+        """`vocab_size` is the model's; building takes 0.1 to 0.5 s."""
+        self._config = config
+        self._tokenizer = LLTokenizer(
+            tokenizer.json,
+            n_vocab=max(vocab_size, tokenizer.vocab_size),
+            eos_token=list(tokenizer.eos_token_ids) or None,
+        )
+        self._limits = llguidance.LLParserLimits(
+            max_lexer_states=config.max_lexer_states,
+            max_grammar_size=config.max_grammar_symbols,
+            verbose_errors=False,
+        )
+        self._compiled: OrderedDict[bytes, LLMatcher] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def check_size(self, constraint: common_pb2.OutputConstraint) -> None:
+        """Raises InvalidRequest when the constraint's text is too long to be looked at."""
+        if constraint.ByteSize() > self._config.max_source_bytes:
+            raise invalid_constraint(
+                f"it has {constraint.ByteSize()} bytes; {self._config.max_source_bytes} are allowed"
+            )
+
+    def compile(self, constraint: common_pb2.OutputConstraint) -> GrammarConstraint:
+        """A fresh state of the constraint's grammar. Raises InvalidRequest. Blocks for milliseconds up to seconds."""
+        key = constraint.SerializeToString(deterministic=True)
+        with self._lock:
+            if (found := self._compiled.get(key)) is not None:
+                self._compiled.move_to_end(key)
+                return GrammarConstraint(found.deep_copy())
+        built = self._build(_grammar_of(constraint))
+        with self._lock:
+            self._compiled[key] = built
+            while len(self._compiled) > self._config.max_cached_grammars:
+                self._compiled.popitem(last=False)
+            return GrammarConstraint(built.deep_copy())
+
+    def _build(self, grammar: str) -> LLMatcher:
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
+        if not matcher.is_error():
+            matcher.compute_bitmask()  # the lexer is built here, so a regex that explodes shows now
+        if matcher.is_error():
+            raise invalid_constraint(f"the grammar cannot be used: {matcher.get_error().strip()}")
+        return matcher
+
+
+def _grammar_of(constraint: common_pb2.OutputConstraint) -> str:
+    match constraint.WhichOneof("kind"):
+        case "json_schema":
+            return _json_grammar(_parse_schema(constraint.json_schema))
+        case "json_object":
+            return _json_grammar({"type": "object"})
+        case "regex":
+            return str(LLMatcher.grammar_from_regex(constraint.regex))
+        case "grammar":
+            return str(LLMatcher.grammar_from_lark(constraint.grammar))
+        case "choice":
+            return _choice_grammar(constraint.choice.values)
+    raise invalid_constraint("it is empty: give a JSON schema, json_object, a regex, a grammar or choices")
+
+
+def _parse_schema(text: str) -> dict[str, Any]:
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise invalid_constraint(f"the schema is not JSON: {error}") from None
+    if isinstance(schema, bool):
+        schema = {} if schema else {"not": {}}
+    if not isinstance(schema, dict):
+        raise invalid_constraint("the schema must be a JSON object")
+    if _depth(schema) > MAX_NESTING:
+        raise invalid_constraint(f"the schema is nested deeper than {MAX_NESTING}")
+    schema.pop("x-guidance", None)  # the library's own switches are not the caller's to set
+    return schema
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+    return depth
+
+
+def _json_grammar(schema: dict[str, Any]) -> str:
+    try:
+        return str(LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=JSON_OPTIONS))
+    except ValueError as error:
+        raise invalid_constraint(f"the schema cannot be used: {error}") from None
+
+
+def _choice_grammar(values: Sequence[str]) -> str:
+    if not values or not all(values):
+        raise invalid_constraint("a choice needs values, none of them empty")
+    return str(
+        LLMatcher.grammar_from_lark("start: " + " | ".join(json.dumps(value) for value in dict.fromkeys(values)))
+    )

@@ -1,0 +1,195 @@
+"""The step loop: schedule → run → sample → publish. Knows nothing of gRPC, asyncio or threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from services.engine.block_manager import BlockManager
+from services.engine.chunk_budget import ChunkBudget
+from services.engine.ending import Ending, end_tokens, take_token
+from services.engine.model_runner import Runner
+from services.engine.sampler import sample
+from services.engine.scheduler import Scheduler, WorkItem
+from services.engine.sequence import Sequence, State
+from services.engine.stages import Part, Probe, StageSampler
+from services.engine.updates import Finished, Load, QueueState, StepOutput, Update
+from services.engine.vocabulary import Vocabulary
+from services.engine.wait_estimate import WaitEstimate
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.runtime.errors import Internal, StagemeshError
+from stagemesh.runtime.telemetry import get_logger
+
+log = get_logger(__name__)
+
+Row = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreLimits:
+    num_pages: int
+    max_running: int
+    prefill_chunk_size: int
+    max_step_ms: float
+    stage_sample_interval: int
+
+
+class EngineCore:
+    """Not thread-safe: one thread calls add, end and step in turn."""
+
+    def __init__(self, runner: Runner, vocabulary: Vocabulary, limits: CoreLimits) -> None:
+        self._runner = runner
+        self._vocabulary = vocabulary
+        self._blocks = BlockManager(limits.num_pages)
+        self._scheduler = Scheduler(self._blocks, max_running=limits.max_running)
+        self._budget = ChunkBudget(chunk_size=limits.prefill_chunk_size, max_step_ms=limits.max_step_ms)
+        self._stages = StageSampler(limits.stage_sample_interval)
+        self._wait = WaitEstimate(limits.max_running)
+        self._sequences: dict[str, Sequence] = {}
+        self._positions: dict[str, int] = {}
+        self._updates: dict[str, Update] = {}
+        self._num_steps = 0
+
+    def has_work(self) -> bool:
+        return bool(self._sequences)
+
+    def next_deadline_s(self) -> float:
+        return min((sequence.deadline_s for sequence in self._sequences.values()), default=float("inf"))
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a new sequence; its ID must not be in use."""
+        assert sequence.sequence_id not in self._sequences, "the registry keeps IDs apart"
+        self._sequences[sequence.sequence_id] = sequence
+        self._scheduler.add(sequence)
+
+    def end(self, sequence_id: str, ending: Ending) -> None:
+        """End a sequence from outside, at a step boundary. An ended or unknown one is left alone."""
+        if (sequence := self._sequences.get(sequence_id)) is not None:
+            self._finish(sequence, ending)
+
+    def end_all(self, ending: Ending) -> None:
+        for sequence in tuple(self._sequences.values()):
+            self._finish(sequence, ending)
+
+    def step(self) -> StepOutput:
+        """One step; gives the news since the last."""
+        started_s = time.monotonic()
+        self._expire(started_s)
+        num_decoding = sum(sequence.num_uncomputed == 1 for sequence in self._scheduler.running)
+        items = self._scheduler.plan(self._budget.tokens(num_decoding))
+        if items:
+            self._execute(items, started_s)
+            self._num_steps += 1
+        self._tell_queue()
+        updates, self._updates = list(self._updates.values()), {}
+        return StepOutput(updates, self.load())
+
+    def load(self) -> Load:
+        sequences = self._sequences.values()
+        return Load(
+            running=len(self._scheduler.running),
+            waiting=len(self._scheduler.waiting),
+            in_flight_tokens=sum(s.num_uncomputed + s.max_total_tokens - len(s.tokens) for s in sequences),
+            used_pages=self._blocks.num_used,
+            steps=self._num_steps,
+            seconds_per_place=self._wait.seconds(1),
+        )
+
+    def check_integrity(self) -> None:
+        """Assert that pages and sequences agree; for tests and idle moments."""
+        self._blocks.check_integrity([sequence.table for sequence in self._scheduler])
+        assert {s.sequence_id for s in self._scheduler} == self._sequences.keys(), "a sequence is lost or kept for ever"
+
+    def _execute(self, items: Seq[WorkItem], started_s: float) -> None:
+        num_prompt_tokens = sum(item.num_tokens for item in items if item.num_tokens > 1)
+        probe = self._stages.begin(num_prompt_tokens > 0)
+        for item in items:
+            if item.sequence.admitted_s is None:
+                item.sequence.admitted_s = started_s
+        rows = self._run(items, probe)
+        endings: list[tuple[Sequence, Ending]] = []
+        for item in items:
+            if item.sequence.state is State.RUNNING:  # else its run failed
+                self._scheduler.completed(item)
+                if item.samples and (ending := self._sample(item.sequence, rows[item.sequence.sequence_id])):
+                    endings.append((item.sequence, ending))
+                elif not item.samples:
+                    self._update(item.sequence).queue = QueueState(0, 0.0, min(item.end, item.sequence.num_prompt))
+        probe.mark(Part.SAMPLE)
+        seconds = time.monotonic() - started_s
+        num_decoding = sum(item.num_tokens == 1 for item in items)
+        self._budget.measured(seconds, num_prompt_tokens=num_prompt_tokens, num_decoding=num_decoding)
+        shares = self._stages.end(probe, num_prompt_tokens > 0)
+        for item in items:
+            item.sequence.stage_seconds.add(seconds, shares)
+        for sequence, ending in endings:
+            self._finish(sequence, ending)
+
+    def _run(self, items: Seq[WorkItem], probe: Probe) -> dict[str, Row]:
+        """Logits by sequence. A step that fails is run again one sequence at a time, so that only the cause fails.
+
+        Running again is safe: writing KV for the same position gives the same bytes.
+        """
+        self._runner.zero(self._blocks.take_pages_to_zero())
+        try:
+            rows = self._runner.run(items, probe)
+        except Exception as error:
+            if len(items) == 1:
+                log.exception("sequence failed", sequence_id=items[0].sequence.sequence_id)
+                self._fail(items[0].sequence, Internal("STEP_FAILED", f"computing the step failed: {error}"))
+                return {}
+            log.warning("step failed, running its sequences one by one", num_sequences=len(items), error=str(error))
+            return {key: row for item in items for key, row in self._run([item], probe).items()}
+        sampled = [item.sequence.sequence_id for item in items if item.samples]
+        return dict(zip(sampled, rows, strict=True))
+
+    def _sample(self, sequence: Sequence, row: Row) -> Ending | None:
+        try:
+            chosen = sample(row, sequence, end_tokens(sequence, self._vocabulary))
+            ending = take_token(sequence, chosen.token, self._vocabulary)
+        except StagemeshError as error:
+            return Ending(common_pb2.FINISH_REASON_ERROR, error=error)
+        except Exception as error:
+            log.exception("sampling failed", sequence_id=sequence.sequence_id)
+            return Ending(common_pb2.FINISH_REASON_ERROR, error=Internal("SAMPLING_FAILED", str(error)))
+        update = self._update(sequence)
+        update.tokens.append(chosen.token)
+        if chosen.logprobs is not None:
+            update.logprobs.append(chosen.logprobs)
+        return ending
+
+    def _fail(self, sequence: Sequence, error: StagemeshError) -> None:
+        self._finish(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=error))
+
+    def _finish(self, sequence: Sequence, ending: Ending) -> None:
+        self._scheduler.remove(sequence, poisoned=ending.error is not None)
+        del self._sequences[sequence.sequence_id]
+        self._positions.pop(sequence.sequence_id, None)
+        if sequence.admitted_s is not None:
+            self._wait.ran(time.monotonic() - sequence.admitted_s)
+        self._update(sequence).finished = Finished(
+            ending=ending,
+            prompt_tokens=sequence.num_prompt,
+            completion_tokens=sequence.num_output,
+            cached_tokens=sequence.num_cached,
+            stage_seconds=tuple(sequence.stage_seconds.by_part),
+        )
+
+    def _expire(self, now_s: float) -> None:
+        for sequence in tuple(self._sequences.values()):
+            if sequence.deadline_s <= now_s:
+                self._finish(sequence, Ending(common_pb2.FINISH_REASON_DEADLINE))
+
+    def _tell_queue(self) -> None:
+        """Tell each waiting sequence its position when that is news, while nothing of it has been computed."""
+        for index, sequence in enumerate(self._scheduler.waiting, start=1):
+            if sequence.admitted_s is None and self._positions.get(sequence.sequence_id) != index:
+                self._positions[sequence.sequence_id] = index
+                self._update(sequence).queue = QueueState(index, self._wait.seconds(index), 0)
+
+    def _update(self, sequence: Sequence) -> Update:
+        return self._updates.setdefault(sequence.sequence_id, Update(sequence.sequence_id))

@@ -1,0 +1,175 @@
+"""Puts an engine together: model files → weights → runner → core → thread → registry."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import torch
+
+from services.engine.block_manager import PAGE_SIZE, Owner, num_pages_for
+from services.engine.config import EngineConfig
+from services.engine.constraint import ConstraintCompiler
+from services.engine.core import CoreLimits, EngineCore
+from services.engine.core_thread import CoreThread, Stop
+from services.engine.ending import Ending
+from services.engine.kernels.torch_forms import TorchKernels
+from services.engine.kv_pool import KvPool
+from services.engine.model_runner import ModelRunner
+from services.engine.models.decoder import Decoder
+from services.engine.registry import Registry, RegistryLimits
+from services.engine.request import RequestLimits
+from services.engine.sampling_params import SamplingParams
+from services.engine.sequence import Sequence
+from services.engine.sequence_factory import SequenceFactory
+from services.engine.threads import num_physical_cores
+from services.engine.updates import StepOutput
+from services.engine.vocabulary import Vocabulary
+from services.engine.weights.load import load_weights
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.models.model_config import TransformerConfig, load_model_config
+from stagemesh.models.revision import revision
+from stagemesh.models.store import ModelFiles
+from stagemesh.models.tokenizer_file import TokenizerFile, load_tokenizer
+from stagemesh.runtime.errors import StagemeshError
+from stagemesh.runtime.telemetry import get_logger
+
+log = get_logger(__name__)
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A model in memory, before it serves."""
+
+    identity: common_pb2.ModelIdentity
+    config: TransformerConfig
+    tokenizer: TokenizerFile
+    context_length: int
+    num_pages: int
+    backend: str
+    runner: ModelRunner
+
+
+def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
+    """Read the model into memory; seconds. Raises ModelError with a sentence for the operator."""
+    started_s = time.monotonic()
+    torch.set_num_threads(num_physical_cores() if config.threads == "auto" else config.threads)
+    model, tokenizer, dtype = load_model_config(files), load_tokenizer(files), DTYPES[config.dtype]
+    context_length = min(model.context_length, config.context_length or model.context_length)
+    num_pages = num_pages_for(config.kv_pool_tokens)
+    kernels = TorchKernels()
+    weights = load_weights(files, model, dtype)
+    pool = KvPool(model, num_pages, dtype)
+    identity = common_pb2.ModelIdentity(
+        model=files.name,
+        revision=revision(files),
+        tokenizer_hash=tokenizer.tokenizer_hash,
+        precision=config.dtype,
+        kv_layout=f"{config.dtype}-p{PAGE_SIZE}",
+    )
+    log.info(
+        "model loaded",
+        model=files.name,
+        seconds=round(time.monotonic() - started_s, 2),
+        weight_mb=weights.num_bytes() // 1_000_000,
+        max_kv_mb=pool.num_bytes() // 1_000_000,
+        threads=torch.get_num_threads(),
+    )
+    return LoadedModel(
+        identity=identity,
+        config=model,
+        tokenizer=tokenizer,
+        context_length=context_length,
+        num_pages=num_pages,
+        backend=f"{kernels.name}-cpu",
+        runner=ModelRunner(Decoder(model, weights, kernels, context_length), pool),
+    )
+
+
+class Engine:
+    """A loaded model that takes sequences, between `start` and `stop`."""
+
+    registry: Registry
+    _thread: CoreThread
+
+    def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
+        self.model = model
+        self.config = config
+        vocabulary = Vocabulary(
+            model.tokenizer.all_token_bytes, model.tokenizer.special_ids, frozenset(model.config.eos_token_ids)
+        )
+        self.core = EngineCore(
+            model.runner,
+            vocabulary,
+            CoreLimits(
+                num_pages=model.num_pages,
+                max_running=config.max_running,
+                prefill_chunk_size=config.prefill_chunk_size,
+                max_step_ms=config.max_step_ms,
+                stage_sample_interval=config.stage_sample_interval,
+            ),
+        )
+        limits = RequestLimits(
+            vocab_size=model.config.vocab_size,
+            max_total_tokens=min(model.context_length, model.num_pages * PAGE_SIZE),
+            max_output_tokens=config.max_output_tokens,
+        )
+        compiler = ConstraintCompiler(model.tokenizer, model.config.vocab_size, config.constraint)
+        self._factory = SequenceFactory(
+            model.identity, vocabulary, limits, compiler, config.constraint.compile_timeout_s
+        )
+        _warm_up(self.core, model.config)
+
+    def start(self) -> None:
+        """Begin to compute; call on the event loop that will use the registry."""
+        loop = asyncio.get_running_loop()
+        self._thread = CoreThread(self.core, lambda output: _post(loop, self.registry, output))
+        self.registry = Registry(
+            self._factory,
+            self._thread.send,
+            RegistryLimits(
+                max_live=self.config.max_running + self.config.max_waiting, result_grace_s=self.config.reattach_grace_s
+            ),
+        )
+        self.registry.load = self.core.load()
+        self._thread.start()
+
+    async def stop(self, error: StagemeshError) -> None:
+        """End what still runs with ABORT and `error`, and the thread."""
+        self.registry.end_starting(error)
+        self._thread.send(Stop(Ending(common_pb2.FINISH_REASON_ABORT, error=error)))
+        await asyncio.to_thread(self._thread.join, 10.0)
+        await self.registry.wait_idle(1.0)
+
+    def close(self) -> None:
+        self.registry.close()
+        self._factory.close()
+
+
+def _post(loop: asyncio.AbstractEventLoop, registry: Registry, output: StepOutput) -> None:
+    loop.call_soon_threadsafe(registry.on_output, output)
+
+
+def _warm_up(core: EngineCore, config: TransformerConfig) -> None:
+    """Run one prompt and one decode step, so that the first caller does not pay for what is done once."""
+    prompt = [config.bos_token_id or 0] * 2
+    core.add(
+        Sequence(
+            sequence_id="warm-up",
+            owner=Owner("", b""),
+            tokens=prompt,
+            num_prompt=len(prompt),
+            num_delivered=0,
+            params=SamplingParams(temperature=0.0, ignore_eos=True),
+            max_total_tokens=len(prompt) + 2,
+        )
+    )
+    while core.has_work():
+        output = core.step()
+    (finished,) = [update.finished for update in output.updates if update.finished]
+    if finished.ending.error is not None:
+        raise finished.ending.error
+    core.check_integrity()

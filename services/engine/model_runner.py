@@ -1,0 +1,44 @@
+"""Runs a step's work items through the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from services.engine.batch_builder import build_batch
+from services.engine.kv_pool import KvPool
+from services.engine.models.decoder import Decoder
+from services.engine.scheduler import WorkItem
+from services.engine.stages import Probe
+
+
+class Runner(Protocol):
+    """What the step loop needs of a model."""
+
+    def run(self, items: Sequence[WorkItem], probe: Probe) -> npt.NDArray[np.float32]:
+        """Compute the items' KV; gives a row of logits for each item that samples, in order: [R, V]."""
+
+    def zero(self, pages: Sequence[int]) -> None:
+        """Clear KV pages."""
+
+
+class ModelRunner:
+    """The decoder with its KV pages."""
+
+    def __init__(self, decoder: Decoder, pool: KvPool) -> None:
+        self._decoder = decoder
+        self._pool = pool
+
+    def run(self, items: Sequence[WorkItem], probe: Probe) -> npt.NDArray[np.float32]:
+        with torch.inference_mode():
+            logits = self._decoder.forward(build_batch(items), self._pool.layers, probe)
+        array: npt.NDArray[np.float32] = logits.numpy()
+        return array
+
+    def zero(self, pages: Sequence[int]) -> None:
+        with torch.inference_mode():
+            self._pool.zero(pages)

@@ -1,0 +1,1 @@
+"""The decoder that Llama, Qwen2 and Qwen3 share."""

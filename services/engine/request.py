@@ -1,0 +1,98 @@
+"""From a Submit message to a sequence: every field checked, delivered tokens replayed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from services.engine.block_manager import Owner
+from services.engine.ending import Ending, take_token
+from services.engine.sampling_params import SamplingParams, parse_sampling
+from services.engine.sequence import Constraint, Sequence
+from services.engine.stop import StopMatcher
+from services.engine.vocabulary import Vocabulary
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.engine.v1 import engine_pb2
+from stagemesh.runtime.errors import InvalidRequest, Precondition
+
+MAX_ID_BYTES = 256
+IDENTITY_FIELDS = ("model", "revision", "tokenizer_hash", "precision", "kv_layout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestLimits:
+    vocab_size: int
+    max_total_tokens: int
+    """Prompt and output: the context length, or what the KV pool holds if that is less."""
+    max_output_tokens: int | None
+
+
+def check_identity(expected: common_pb2.ModelIdentity, actual: common_pb2.ModelIdentity) -> None:
+    """Raises Precondition when the caller expects another model."""
+    for name in IDENTITY_FIELDS:
+        wanted, has = getattr(expected, name), getattr(actual, name)
+        if wanted and wanted != has:
+            raise Precondition(
+                "MODEL_MISMATCH", f"this engine's {name} is {has!r}, not {wanted!r}", field=f"model.{name}"
+            )
+
+
+def check_submit(submit: engine_pb2.Submit, limits: RequestLimits) -> SamplingParams:
+    """Check everything that needs no work. Raises InvalidRequest that names the field."""
+    if not 0 < len(submit.sequence_id.encode()) <= MAX_ID_BYTES:
+        raise InvalidRequest(
+            "INVALID_PARAMETER", f"sequence_id must have 1 to {MAX_ID_BYTES} bytes", field="sequence_id"
+        )
+    if not submit.token_ids:
+        raise InvalidRequest("EMPTY_PROMPT", "the prompt has no tokens", field="token_ids")
+    if len(submit.token_ids) >= limits.max_total_tokens:
+        raise InvalidRequest(
+            "PROMPT_TOO_LONG",
+            f"the prompt has {len(submit.token_ids)} tokens; {limits.max_total_tokens - 1} leave room for an answer",
+            field="token_ids",
+        )
+    for name in ("token_ids", "delivered_token_ids"):
+        if max(getattr(submit, name), default=0) >= limits.vocab_size:
+            raise InvalidRequest(
+                "INVALID_PARAMETER", f"{name} must be below the vocabulary's size ({limits.vocab_size})", field=name
+            )
+    return parse_sampling(submit.sampling, vocab_size=limits.vocab_size)
+
+
+def build_sequence(
+    submit: engine_pb2.Submit,
+    params: SamplingParams,
+    constraint: Constraint | None,
+    vocabulary: Vocabulary,
+    limits: RequestLimits,
+) -> tuple[Sequence, Ending | None]:
+    """The sequence with its delivered tokens taken, and its ending if they complete it already.
+
+    Raises InvalidRequest when a delivered token does not fit the constraint or comes after the end.
+    """
+    num_prompt = len(submit.token_ids)
+    max_tokens = min(params.max_tokens, limits.max_output_tokens or params.max_tokens)
+    sequence = Sequence(
+        sequence_id=submit.sequence_id,
+        owner=Owner(submit.tenant_id, submit.cache_salt),
+        tokens=list(submit.token_ids),
+        num_prompt=num_prompt,
+        num_delivered=len(submit.delivered_token_ids),
+        params=params,
+        max_total_tokens=min(num_prompt + max_tokens, limits.max_total_tokens),
+        deadline_s=_monotonic(submit.deadline_unix_us),
+        constraint=constraint,
+        stop=StopMatcher(params.stop),
+    )
+    ending = None
+    for token in submit.delivered_token_ids:
+        if ending is not None:
+            raise InvalidRequest(
+                "DELIVERED_PAST_END", "delivered tokens go on after the answer's end", field="delivered_token_ids"
+            )
+        ending = take_token(sequence, token, vocabulary)
+    return sequence, ending
+
+
+def _monotonic(unix_us: int) -> float:
+    return time.monotonic() + unix_us / 1e6 - time.time() if unix_us else float("inf")

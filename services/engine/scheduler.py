@@ -1,0 +1,136 @@
+"""Which sequences take part in the next step, and with how many tokens.
+
+Every running sequence has tokens without KV: one when it decodes, more while its prompt is computed. A step takes the
+one token of each that decodes, and a budget of prompt tokens in chunks on top. A sequence is admitted when the pages
+for all its tokens are there. When a decoding one finds no page, the one admitted last gives its pages back and is
+computed again later: nothing is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from services.engine.block_manager import BlockManager
+from services.engine.chunk_budget import share_budget
+from services.engine.sequence import Sequence, State
+
+MAX_LOOKAHEAD = 8
+"""How far into the queue a sequence is looked for that fits where the first one does not."""
+MAX_SKIPS = 32
+"""After being passed over this often, a sequence blocks those behind it."""
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """Compute KV for tokens [start, end) of `sequence`."""
+
+    sequence: Sequence
+    start: int
+    end: int
+
+    @property
+    def samples(self) -> bool:
+        """Whether the step yields the sequence's next token."""
+        return self.end == len(self.sequence.tokens)
+
+    @property
+    def num_tokens(self) -> int:
+        return self.end - self.start
+
+
+class Scheduler:
+    def __init__(self, blocks: BlockManager, *, max_running: int) -> None:
+        self._blocks = blocks
+        self._max_running = max_running
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        """In order of admission."""
+        self.num_preemptions = 0
+
+    def __iter__(self) -> Iterator[Sequence]:
+        yield from self.running
+        yield from self.waiting
+
+    def add(self, sequence: Sequence) -> None:
+        self.waiting.append(sequence)
+
+    def remove(self, sequence: Sequence, *, poisoned: bool = False) -> None:
+        """Take a sequence out, wherever it stands, and free its pages."""
+        if sequence.state is State.RUNNING:
+            self.running.remove(sequence)
+        elif sequence.state is State.WAITING:
+            self.waiting.remove(sequence)
+        sequence.state = State.FINISHED
+        self._blocks.release(sequence.table, poisoned=poisoned)
+
+    def plan(self, chunk_budget: int) -> list[WorkItem]:
+        """The next step's work: decoding sequences first, then prompt chunks of `chunk_budget` tokens in all."""
+        items = self._plan_decodes()
+        self._admit()
+        prompts = [sequence for sequence in self.running if sequence.num_uncomputed > 1]
+        shares = share_budget([sequence.num_uncomputed for sequence in prompts], chunk_budget)
+        for sequence, share in zip(prompts, shares, strict=True):
+            if share:
+                items.append(WorkItem(sequence, sequence.num_computed, sequence.num_computed + share))
+        return items
+
+    def completed(self, item: WorkItem) -> None:
+        """Note that the item's KV is there."""
+        sequence = item.sequence
+        sequence.num_computed = item.end
+        self._blocks.commit(sequence.table, sequence.owner, sequence.tokens, sequence.num_computed)
+
+    def _plan_decodes(self) -> list[WorkItem]:
+        return [
+            WorkItem(sequence, sequence.num_computed, len(sequence.tokens))
+            for sequence in tuple(self.running)
+            if sequence.state is State.RUNNING and sequence.num_uncomputed == 1 and self._ensure_pages(sequence)
+        ]
+
+    def _ensure_pages(self, sequence: Sequence) -> bool:
+        """Get a page for the sequence's newest token, from the one admitted last if need be (perhaps itself)."""
+        while not self._blocks.can_extend(sequence.table, len(sequence.tokens)):
+            victim = self.running[-1]
+            self._preempt(victim)
+            if victim is sequence:
+                return False
+        self._blocks.extend(sequence.table, sequence.owner, len(sequence.tokens))
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self._blocks.release(sequence.table)
+        sequence.state = State.WAITING
+        sequence.num_computed = 0
+        self.waiting.appendleft(sequence)
+        self.num_preemptions += 1
+
+    def _has_room(self) -> bool:
+        return bool(self.waiting) and len(self.running) < self._max_running
+
+    def _admit(self) -> None:
+        """Start waiting sequences while places and pages last."""
+        while self._has_room() and (sequence := self._next_that_fits()) is not None:
+            self._start(sequence)
+
+    def _next_that_fits(self) -> Sequence | None:
+        # One free page per running sequence is kept back, so that admitting does not force a preemption at once.
+        for index, sequence in zip(range(MAX_LOOKAHEAD), tuple(self.waiting), strict=False):
+            if self._blocks.can_allocate(sequence.owner, sequence.tokens, reserve=len(self.running)):
+                for passed in tuple(self.waiting)[:index]:
+                    passed.num_skips += 1
+                return sequence
+            if sequence.num_skips >= MAX_SKIPS:
+                return None
+        return None
+
+    def _start(self, sequence: Sequence) -> None:
+        self.waiting.remove(sequence)
+        num_cached = self._blocks.allocate(sequence.table, sequence.owner, sequence.tokens)
+        if sequence.admitted_s is None:
+            sequence.num_cached = min(num_cached, sequence.num_prompt)
+        sequence.num_computed = num_cached
+        sequence.state = State.RUNNING
+        self.running.append(sequence)

@@ -1,0 +1,74 @@
+"""One request's way through the engine."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from services.engine.block_manager import Owner, PageTable
+from services.engine.sampling_params import SamplingParams
+from services.engine.stages import StageSeconds
+from services.engine.stop import StopMatcher
+
+
+class State(enum.Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+class Constraint(Protocol):
+    """What the answer must look like; sees every output token."""
+
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """Which tokens may come next, [V] (an end token where the answer may end)."""
+
+    def accept(self, token: int) -> None:
+        """Take an output token."""
+
+    def is_complete(self) -> bool:
+        """Whether nothing can follow."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Sequence:
+    """Prompt and output of one sequence, and where its computation stands.
+
+    tokens: [0, num_prompt) the prompt, [num_prompt, len) the output, of which the caller has brought
+    [num_prompt, num_prompt + num_delivered). KV is there for [0, num_computed).
+    """
+
+    sequence_id: str
+    owner: Owner
+    tokens: list[int]
+    num_prompt: int
+    num_delivered: int
+    params: SamplingParams
+    max_total_tokens: int
+    """Prompt and output together, set by max_tokens, the context and the KV pool."""
+    deadline_s: float = float("inf")
+    """On the monotonic clock."""
+    constraint: Constraint | None = None
+    stop: StopMatcher = field(default_factory=lambda: StopMatcher(()))
+
+    state: State = State.WAITING
+    num_computed: int = 0
+    num_cached: int = 0
+    """Prompt tokens whose pages were reused when it was first admitted."""
+    num_skips: int = 0
+    """How often a later sequence was admitted before this one."""
+    table: PageTable = field(default_factory=PageTable)
+    stage_seconds: StageSeconds = field(default_factory=StageSeconds)
+    admitted_s: float | None = None
+
+    @property
+    def num_output(self) -> int:
+        return len(self.tokens) - self.num_prompt
+
+    @property
+    def num_uncomputed(self) -> int:
+        return len(self.tokens) - self.num_computed

@@ -1,0 +1,55 @@
+"""The engine as a service process: what `stagemesh.runtime.server` runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import grpc
+
+from services.engine.config import EngineConfig
+from services.engine.engine import Engine, load_model
+from services.engine.servicer import EngineServicer
+from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
+from stagemesh.models.store import locate
+from stagemesh.runtime.errors import Unavailable
+from stagemesh.runtime.mesh_config import MeshConfig
+from stagemesh.runtime.telemetry import get_logger
+
+log = get_logger(__name__)
+
+
+class EngineService:
+    service_names: Sequence[str] = (engine_pb2.DESCRIPTOR.services_by_name["EngineService"].full_name,)
+
+    def __init__(self, config: EngineConfig, mesh: MeshConfig) -> None:
+        self._config = config
+        self._mesh = mesh
+        self._servicer = EngineServicer(mesh.drain_grace_s)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        engine_pb2_grpc.add_EngineServiceServicer_to_server(self._servicer, server)
+
+    async def start(self) -> None:
+        """Load the model and run a step. Raises ModelError when the model cannot be used."""
+        engine = await asyncio.to_thread(self._load)
+        engine.start()
+        self._servicer.engine = engine
+
+    async def drain(self, grace_s: float) -> None:
+        """Let running sequences end; what is left ends with ABORT and ENGINE_STOPPING, to be continued elsewhere."""
+        if (engine := self._servicer.engine) is None:
+            return
+        engine.registry.drain()
+        if remaining := await engine.registry.wait_idle(grace_s):
+            log.warning("sequences handed back unfinished", remaining=remaining)
+        await engine.stop(Unavailable("ENGINE_STOPPING", "the engine stops; another can continue the sequence"))
+        self._servicer.close()
+
+    async def close(self) -> None:
+        if (engine := self._servicer.engine) is not None:
+            engine.close()
+
+    def _load(self) -> Engine:
+        files = locate(self._mesh, self._config.model)
+        return Engine(load_model(files, self._config), self._config)

@@ -1,0 +1,155 @@
+"""The protocol: commands and calls in, messages out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from services.engine.block_manager import PAGE_SIZE
+from services.engine.engine import Engine
+from services.engine.messages import IDENTITY, load_message, news_messages
+from services.engine.subscriber import Subscriber
+from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
+from stagemesh.runtime.errors import InvalidRequest, StagemeshError, Unavailable
+from stagemesh.runtime.interceptors import Context
+
+LOAD_INTERVAL_S = 0.2
+"""Between two load reports at least."""
+DRAIN_MARGIN_S = 0.1
+"""Kept back from the caller's deadline, to answer in time."""
+
+
+class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
+    """Answers UNAVAILABLE until `engine` is set."""
+
+    def __init__(self, drain_grace_s: float) -> None:
+        self.engine: Engine | None = None
+        self._drain_grace_s = drain_grace_s
+        self._closing = asyncio.Event()
+        self._subscribers: set[Subscriber] = set()
+
+    async def Run(
+        self, request_iterator: AsyncIterator[engine_pb2.RunRequest], context: Context
+    ) -> AsyncIterator[engine_pb2.RunResponse]:
+        engine = self._ready()
+        subscriber = Subscriber(grace_s=engine.config.reattach_grace_s)
+        self._subscribers.add(subscriber)
+        reader = asyncio.ensure_future(self._read(engine, request_iterator, subscriber))
+        try:
+            while (news := await subscriber.next_news()) is not None:
+                if deltas := news_messages(news):
+                    yield engine_pb2.RunResponse(step=engine.registry.load.steps, deltas=deltas)
+        finally:
+            reader.cancel()
+            self._subscribers.discard(subscriber)
+            engine.registry.detach(subscriber)
+
+    async def Generate(
+        self, request: engine_pb2.GenerateRequest, context: Context
+    ) -> AsyncIterator[engine_pb2.GenerateResponse]:
+        engine = self._ready()
+        subscriber = Subscriber(grace_s=0.0)  # nobody can come back to this call's sequence
+        self._subscribers.add(subscriber)
+        try:
+            engine.registry.submit(request.submit, subscriber)
+            subscriber.end_when_done()
+            while (news := await subscriber.next_news()) is not None:
+                for refusal in news.refusals:  # a sequence that never started is the call's own failure
+                    raise refusal.error
+                for delta in news_messages(news):
+                    yield engine_pb2.GenerateResponse(delta=delta)
+        finally:
+            self._subscribers.discard(subscriber)
+            engine.registry.detach(subscriber)
+
+    async def WatchLoad(
+        self, request: engine_pb2.WatchLoadRequest, context: Context
+    ) -> AsyncIterator[engine_pb2.WatchLoadResponse]:
+        engine = self._ready()
+        sent: engine_pb2.WatchLoadResponse | None = None
+        while not self._closing.is_set():
+            message = self._load(engine)
+            if message != sent:
+                yield message
+                sent = message
+            if message == self._load(engine):
+                await self._until_change(engine)
+            await asyncio.sleep(LOAD_INTERVAL_S)
+
+    async def Describe(self, request: engine_pb2.DescribeRequest, context: Context) -> engine_pb2.DescribeResponse:
+        engine = self._ready()
+        model = engine.model
+        return engine_pb2.DescribeResponse(
+            model=model.identity,
+            instance=IDENTITY.instance,
+            generation=IDENTITY.generation,
+            context_length=model.context_length,
+            vocab_size=model.config.vocab_size,
+            num_layers=model.config.num_layers,
+            page_size_tokens=PAGE_SIZE,
+            total_pages=model.num_pages,
+            max_running=engine.config.max_running,
+            eos_token_ids=model.config.eos_token_ids,
+            architecture=model.config.architecture,
+            backend=model.backend,
+        )
+
+    async def Drain(self, request: engine_pb2.DrainRequest, context: Context) -> engine_pb2.DrainResponse:
+        engine = self._ready()
+        engine.registry.drain()
+        remaining_s = context.time_remaining()
+        budget_s = self._drain_grace_s if remaining_s is None else max(0.0, remaining_s - DRAIN_MARGIN_S)
+        return engine_pb2.DrainResponse(remaining=await engine.registry.wait_idle(budget_s))
+
+    def close(self) -> None:
+        """End all open calls after what they still have to say."""
+        self._closing.set()
+        for subscriber in self._subscribers:
+            subscriber.close()
+
+    def _ready(self) -> Engine:
+        if self.engine is None or self._closing.is_set():
+            raise Unavailable("ENGINE_NOT_READY", "the engine is starting or stopping; use another or retry")
+        return self.engine
+
+    async def _read(
+        self, engine: Engine, commands: AsyncIterator[engine_pb2.RunRequest], subscriber: Subscriber
+    ) -> None:
+        try:
+            async for command in commands:
+                self._obey(engine, command, subscriber)
+        finally:
+            subscriber.end_when_done()
+
+    def _obey(self, engine: Engine, command: engine_pb2.RunRequest, subscriber: Subscriber) -> None:
+        match command.WhichOneof("command"):
+            case "submit":
+                try:
+                    engine.registry.submit(command.submit, subscriber)
+                except StagemeshError as error:
+                    subscriber.refuse(command.submit.sequence_id, error)
+            case "cancel":
+                engine.registry.cancel(command.cancel.sequence_id)
+            case _:
+                subscriber.refuse("", InvalidRequest("UNKNOWN_COMMAND", "send submit or cancel", field="command"))
+
+    def _load(self, engine: Engine) -> engine_pb2.WatchLoadResponse:
+        return load_message(
+            engine.registry.load,
+            num_starting=engine.registry.num_starting,
+            total_pages=engine.model.num_pages,
+            max_running=engine.config.max_running,
+            draining=engine.registry.draining,
+        )
+
+    async def _until_change(self, engine: Engine) -> None:
+        """Return when the load has changed or the service closes."""
+        waits = [asyncio.ensure_future(wait) for wait in (engine.registry.load_change(), self._wait_closing())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _wait_closing(self) -> None:
+        await self._closing.wait()

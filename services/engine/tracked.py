@@ -1,0 +1,89 @@
+"""What callers know of one sequence: its output so far, and how much of it has been sent."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from services.engine.logprobs import TokenLogprobs
+from services.engine.updates import Finished, QueueState, Update
+from stagemesh.api.engine.v1 import engine_pb2
+
+if TYPE_CHECKING:
+    from services.engine.subscriber import Subscriber
+
+
+@dataclass(eq=False, kw_only=True)
+class Tracked:
+    """The output is kept until the sequence is forgotten, so that a caller can come back for what it missed.
+
+    tokens: [0, num_delivered) brought by the first caller, [num_delivered, len) produced here, [0, cursor) known to the
+    present caller. Logprobs are there for what was produced here.
+    """
+
+    sequence_id: str
+    fingerprint: bytes
+    tokens: list[int]
+    num_delivered: int
+    cursor: int
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    queue: QueueState | None = None
+    """News of the queue that has not been sent."""
+    finished: Finished | None = None
+    finish_sent: bool = False
+    subscriber: Subscriber | None = None
+    starting: asyncio.Task[None] | None = None
+    """Until the core has the sequence."""
+    reaper: asyncio.TimerHandle | None = None
+
+    def apply(self, update: Update) -> None:
+        self.tokens += update.tokens
+        self.logprobs += update.logprobs
+        self.queue = update.queue or self.queue
+        self.finished = update.finished or self.finished
+
+    def attach(self, subscriber: Subscriber, num_known: int) -> None:
+        """Send from output position `num_known` on, to `subscriber`."""
+        self.subscriber = subscriber
+        self.cursor = num_known
+        self.finish_sent = False
+
+    def take_unsent(self) -> TrackedDelta:
+        """What the caller does not know yet; it counts as sent from now on."""
+        first = self.cursor
+        delta = TrackedDelta(
+            sequence_id=self.sequence_id,
+            first_index=first,
+            tokens=self.tokens[first:],
+            logprobs=self.logprobs[max(0, first - self.num_delivered) :] if first >= self.num_delivered else [],
+            queue=self.queue,
+            finished=None if self.finish_sent else self.finished,
+        )
+        self.cursor = max(first, len(self.tokens))
+        self.queue = None
+        self.finish_sent = self.finished is not None
+        return delta
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedDelta:
+    sequence_id: str
+    first_index: int
+    tokens: list[int]
+    logprobs: list[TokenLogprobs]
+    queue: QueueState | None
+    finished: Finished | None
+
+    def is_empty(self) -> bool:
+        return not (self.tokens or self.queue or self.finished)
+
+
+def fingerprint_of(submit: engine_pb2.Submit) -> bytes:
+    """Equal for Submits that ask for the same: what is delivered, the lease and the deadline may differ."""
+    copy = engine_pb2.Submit()
+    copy.CopyFrom(submit)
+    for name in ("delivered_token_ids", "cache_salt", "deadline_unix_us", "model"):
+        copy.ClearField(name)
+    return hashlib.blake2b(copy.SerializeToString(deterministic=True)).digest()

@@ -1,0 +1,1 @@
+"""From a model's files to the tensors of a decoder."""
