@@ -23,6 +23,9 @@ class Child:
     process: asyncio.subprocess.Process
     started_at: float
     """Unix time, as the system reports it."""
+    output: asyncio.StreamReader
+    """What the process and its children write, to stdout and stderr."""
+    _transport: asyncio.ReadTransport
 
     @property
     def pid(self) -> int:
@@ -35,18 +38,36 @@ class Child:
         except ProcessLookupError:
             return  # it has ended, which is what signals are for
 
+    def close_output(self) -> None:
+        self._transport.close()
+
 
 async def spawn(spec: ProcessSpec) -> Child:
-    """Start the process in a session of its own: a terminal's Ctrl-C reaches the supervisor alone."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), *spec.command),
-        env={**os.environ, **spec.environment},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
+    """Start the process in a session of its own: a terminal's Ctrl-C reaches the supervisor alone.
+
+    The pipe for its output is our own, because asyncio's would delay the news of its end until all that it started
+    has closed that pipe as well.
+    """
+    read_end, write_end = os.pipe()
+    output = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(output), os.fdopen(read_end, "rb", buffering=0)
     )
-    return Child(process, process_started_at(process.pid) or time.time())
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), *spec.command),
+            env={**os.environ, **spec.environment},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=write_end,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except BaseException:
+        transport.close()
+        raise
+    finally:
+        os.close(write_end)
+    return Child(process, process_started_at(process.pid) or time.time(), output, transport)
 
 
 def describe_exit(code: int) -> str:

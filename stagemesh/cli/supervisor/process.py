@@ -42,11 +42,14 @@ class ManagedProcess:
         self._child: Child | None = None
         self._stopping = asyncio.Event()
         self._settled = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._active = False
         self._ready_at: float | None = None  # monotonic, of the current run
         self._killed_for = ""
 
     async def run(self) -> None:
         """Keep the process running until `stop`, or until it ends with a configuration error."""
+        self._active = True
         try:
             while not self._stopping.is_set():
                 code = await self._run_once()
@@ -55,8 +58,8 @@ class ManagedProcess:
             self._change(ProcessState.STOPPED, pid=0)
         finally:
             self._settled.set()
+            self._ended.set()
             await self.spec.probe.close()
-            self._log.close()
 
     async def wait_settled(self) -> None:
         """Return when the process was ready for the first time, failed for good, or was told to stop."""
@@ -65,17 +68,18 @@ class ManagedProcess:
     async def stop(self, grace_s: float) -> None:
         """SIGTERM, and SIGKILL when the process has not ended after `grace_s`. `run` returns afterwards."""
         self._stopping.set()
-        child = self._child
-        if child is None:
+        if not self._active:
             return
-        self._change(ProcessState.STOPPING)
-        child.signal(signal.SIGTERM)
+        if self._child is not None:
+            self._change(ProcessState.STOPPING)
+            self._child.signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_s):
-                await child.process.wait()
+                await self._ended.wait()
         except TimeoutError:
             self._log.write_line(f"did not end within {grace_s:g} s of SIGTERM: killed")
-            child.signal(signal.SIGKILL)
+            if self._child is not None:
+                self._child.signal(signal.SIGKILL)
 
     async def _run_once(self) -> int:
         """One run of the process; gives its exit code."""
@@ -84,8 +88,7 @@ class ManagedProcess:
         self._change(ProcessState.STARTING, pid=child.pid, started_at=child.started_at)
         if self._stopping.is_set():  # told to stop while it was being made
             child.signal(signal.SIGTERM)
-        assert child.process.stdout is not None
-        pump = asyncio.create_task(self._log.copy_from(child.process.stdout))
+        pump = asyncio.create_task(self._log.copy_from(child.output))
         watch = asyncio.create_task(self._watch(child))
         try:
             code = await child.process.wait()
@@ -95,6 +98,7 @@ class ManagedProcess:
             child.signal(signal.SIGKILL)  # what it started and left behind
             await asyncio.wait({pump}, timeout=PUMP_GRACE_S)
             pump.cancel()
+            child.close_output()
             await asyncio.gather(pump, watch, return_exceptions=True)
         self._log.write_line(f"ended: {describe_exit(code)}")
         return code

@@ -38,14 +38,12 @@ class Supervisor:
         self._grace_s = drain_grace_s + STOP_MARGIN_S
         self._guardian = GuardianLink(self._grace_s) if sys.platform != "linux" else None
         self._stop_requested = asyncio.Event()
-        self._processes = [
-            ManagedProcess(
-                spec,
-                settings,
-                LogFile(state.log_of(spec.name), max_bytes=settings.max_log_bytes, num_old=settings.num_old_logs),
-                self._write,
-            )
+        self._logs = [
+            LogFile(state.log_of(spec.name), max_bytes=settings.max_log_bytes, num_old=settings.num_old_logs)
             for spec in specs
+        ]
+        self._processes = [
+            ManagedProcess(spec, settings, log, self._write) for spec, log in zip(specs, self._logs, strict=True)
         ]
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -66,6 +64,8 @@ class Supervisor:
             self._forget()
             if self._guardian is not None:
                 self._guardian.close()
+            for log in self._logs:
+                log.close()
 
     async def _start(self) -> None:
         servers = self._of(Phase.SERVER)
