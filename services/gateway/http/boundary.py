@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import orjson
@@ -15,7 +16,7 @@ from services.gateway.http.disconnect import ClientGoneError
 from services.gateway.http.failures import Failure, failure_of
 from services.gateway.http.outcome import AnswerFailedError, DeferredError
 from stagemesh.runtime import context
-from stagemesh.runtime.errors import InvalidRequest, NotFound
+from stagemesh.runtime.errors import InvalidRequest, NotFound, Unavailable
 from stagemesh.runtime.interceptors import as_stagemesh_error
 
 CLIENT_GONE = 499
@@ -36,6 +37,11 @@ def failure_from(error: Exception, where: str) -> Failure:
     if isinstance(error, AnswerFailedError | DeferredError):
         return error.failure()
     return failure_of(as_stagemesh_error(error, where))
+
+
+def stopped() -> Unavailable:
+    """What callers are told whose requests outlast the server."""
+    return Unavailable("GATEWAY_STOPPED", "this gateway has stopped; send it again", retry_after_ms=1_000)
 
 
 def failure_response(failure: Failure) -> Response:
@@ -75,6 +81,9 @@ class Boundary:
             await self._app(scope, receive, noting_send)
         except ClientGoneError:
             status = CLIENT_GONE
+        except asyncio.CancelledError:  # only a stop of the server cancels a request's task, and the task ends here
+            if not status:
+                await failure_response(failure_of(stopped()))(scope, receive, noting_send)
         except Exception as error:
             if status:
                 raise  # the reply has begun: closing the connection is all that is left

@@ -53,7 +53,6 @@ TYPE_BY_STATUS = {
 """Other statuses are `invalid_request_error` below 500 and `server_error` from there on."""
 
 PARAM_BY_FIELD = {
-    "request_id": "x-request-id",
     "chat": "messages",
     "user_id": "user",
     "constraint.json_schema": "response_format.json_schema.schema",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from services.gateway.http import metrics, sse
-from services.gateway.http.boundary import failure_from
+from services.gateway.http.boundary import failure_from, stopped
 from services.gateway.http.chunks import Chunks
 from services.gateway.http.disconnect import ClientGoneError
 from services.gateway.http.envelope import Envelope
@@ -39,6 +40,10 @@ async def stream_reply(
                 await stream.send(frame)
             await stream.send(sse.DONE)
         except ClientGoneError:
+            raise
+        except asyncio.CancelledError:  # the server stops (or the client is gone, and then this goes nowhere)
+            await stream.send(sse.data(failure_from(stopped(), "stream").body))
+            await stream.close()
             raise
         except Exception as error:  # noqa: BLE001  the status is sent: the error can only be a frame
             failure = failure_from(error, "stream")
