@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 
-out = Console(soft_wrap=True, highlight=False)
+PIPE_WIDTH = 200
+"""Columns of a table that goes to a file or a pipe."""
+
+
+def _console(file: TextIO, *, stderr: bool = False) -> Console:
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=None if file.isatty() else PIPE_WIDTH)
+
+
+out = _console(sys.stdout)
 """Results. Rich leaves colours out where stdout is no terminal or NO_COLOR is set."""
 
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+err = _console(sys.stderr, stderr=True)
 """Progress and remarks."""
 
 

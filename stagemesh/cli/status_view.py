@@ -61,7 +61,8 @@ def table(record: MeshRecord) -> Table:
     """The processes of the mesh for a terminal."""
     view = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("process", "state", "for", "address", "pid", "memory", "restarts", ""):
-        view.add_column(name, justify="right" if name in {"for", "pid", "memory", "restarts"} else "left")
+        right = name in {"for", "pid", "memory", "restarts"}
+        view.add_column(name, justify="right" if right else "left", no_wrap=bool(name))
     for process in record.processes:
         view.add_row(
             process.name,

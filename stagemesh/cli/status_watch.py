@@ -10,7 +10,7 @@ from rich.live import Live
 from stagemesh.cli import console
 from stagemesh.cli.mesh_access import running_mesh
 from stagemesh.cli.status_view import plain_line, view
-from stagemesh.cli.supervisor.mesh_file import MeshRecord
+from stagemesh.cli.supervisor.mesh_file import MeshRecord, ProcessState
 from stagemesh.cli.supervisor.state_dir import StateDir
 
 REFRESH_INTERVAL_S = 0.5
@@ -49,6 +49,7 @@ class Changes:
 
     def of(self, record: MeshRecord) -> list[str]:
         lines = {process.name: plain_line(process) for process in record.processes}
-        new = [line for name, line in lines.items() if self._shown.get(name) != line]
+        waiting = {process.name for process in record.processes if process.state is ProcessState.WAITING}
+        new = [line for name, line in lines.items() if self._shown.get(name) != line and name not in waiting]
         self._shown = lines
         return new

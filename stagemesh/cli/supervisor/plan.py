@@ -14,7 +14,7 @@ from stagemesh.cli.supervisor.mesh_settings import MeshSettings, reachable
 from stagemesh.cli.supervisor.probe import AllProbes, GrpcProbe, HttpProbe
 from stagemesh.cli.supervisor.servers import Servers, needed_servers
 from stagemesh.cli.supervisor.spec import Phase, ProcessSpec
-from stagemesh.runtime.mesh_config import MeshConfig
+from stagemesh.runtime.mesh_config import Addresses, MeshConfig
 
 HEALTH_NAMES = {
     **{
@@ -126,10 +126,10 @@ def _shared_environment(
     for instance in instances(settings.mesh):
         key = "candidate_engine" if instance.name == CANDIDATE else instance.service
         by_service.setdefault(key, []).append(f"127.0.0.1:{ports[instance.name]}")
-    addressed = ("tokenizer", "engine", "cache", "validator", "corrector", "candidate_engine")
+    addressed = [key for key in Addresses.model_fields if key in by_service]
     return {
         **({"STAGEMESH_CONFIG": str(settings.config_path)} if settings.config_path else {}),
-        **{f"STAGEMESH_ADDRESSES__{key.upper()}": json.dumps(by_service.get(key, [])) for key in addressed},
+        **{f"STAGEMESH_ADDRESSES__{key.upper()}": json.dumps(by_service[key]) for key in addressed},
         "STAGEMESH_ADDRESSES__GATEWAY": yaml_scalar(reachable(settings.grpc_address)),
         "STAGEMESH_MESH_TOKEN": token,
         "STAGEMESH_LEDGER_URL": yaml_scalar(servers.ledger_url),
