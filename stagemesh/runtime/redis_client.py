@@ -1,0 +1,61 @@
+"""Connections to Redis (or Valkey): every wait has a deadline, nothing is repeated behind the caller's back."""
+
+from __future__ import annotations
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from stagemesh.runtime.config import ConfigError
+from stagemesh.runtime.errors import StagemeshError, Unavailable
+
+Redis = redis.asyncio.Redis
+"""The client type; replies are bytes."""
+
+
+def connect(
+    url: str,
+    *,
+    purpose: str = "ledger",
+    command_timeout_s: float = 2.0,
+    connect_timeout_s: float = 1.0,
+    max_connections: int = 64,
+) -> Redis:
+    """A client that connects on first use; close it with `await client.aclose()`.
+
+    A caller waits at most `command_timeout_s` for a free connection, `connect_timeout_s` for the server and
+    `command_timeout_s` for a reply; a tighter budget is set per call with `asyncio.timeout`. Commands are never
+    retried here, because not all of them may run twice. Raises ConfigError for a missing or malformed URL.
+    """
+    if not url:
+        raise ConfigError(f"{purpose}_url: a Redis URL is needed, e.g. STAGEMESH_REDIS_URL=redis://127.0.0.1:6379/0")
+    try:
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            url,
+            max_connections=max_connections,
+            timeout=command_timeout_s,
+            socket_timeout=command_timeout_s,
+            socket_connect_timeout=connect_timeout_s,
+            socket_keepalive=True,
+            health_check_interval=0,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=False,
+            protocol=2,  # the same replies from every server since Redis 2, and no handshake before the first command
+        )
+    except ValueError as error:
+        raise ConfigError(f"{purpose}_url: {error}") from None
+    return redis.asyncio.Redis.from_pool(pool)
+
+
+async def is_reachable(client: Redis) -> bool:
+    """Whether the server answers."""
+    try:
+        return bool(await client.ping())
+    except (RedisError, OSError):
+        return False
+
+
+def as_unavailable(error: Exception, reason: str = "LEDGER_UNAVAILABLE") -> StagemeshError:
+    """The typed error for a Redis failure; its text names no address and no command."""
+    return Unavailable(reason, f"the ledger cannot be used now ({type(error).__name__})", retry_after_ms=1000)
