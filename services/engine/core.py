@@ -140,7 +140,7 @@ class EngineCore:
         except Exception as error:
             if len(items) == 1:
                 log.exception("sequence failed", sequence_id=items[0].sequence.sequence_id)
-                self._fail(items[0].sequence, Internal("STEP_FAILED", f"computing the step failed: {error}"))
+                self._fail(items[0].sequence, Internal("STEP_FAILED", "computing the step failed; the log has more"))
                 return {}
             log.warning("step failed, running its sequences one by one", num_sequences=len(items), error=str(error))
             return {key: row for item in items for key, row in self._run([item], probe).items()}
@@ -153,9 +153,12 @@ class EngineCore:
             ending = take_token(sequence, chosen.token, self._vocabulary)
         except StagemeshError as error:
             return Ending(common_pb2.FINISH_REASON_ERROR, error=error)
-        except Exception as error:
+        except Exception:
             log.exception("sampling failed", sequence_id=sequence.sequence_id)
-            return Ending(common_pb2.FINISH_REASON_ERROR, error=Internal("SAMPLING_FAILED", str(error)))
+            return Ending(
+                common_pb2.FINISH_REASON_ERROR,
+                error=Internal("SAMPLING_FAILED", "choosing a token failed; the log has more"),
+            )
         update = self._update(sequence)
         update.tokens.append(chosen.token)
         if chosen.logprobs is not None:

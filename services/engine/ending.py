@@ -33,11 +33,12 @@ def take_token(sequence: Sequence, token: int, vocabulary: Vocabulary) -> Ending
 
     Raises InvalidRequest when the token does not fit the constraint.
     """
-    sequence.tokens.append(token)
-    if token in end_tokens(sequence, vocabulary):
-        return Ending(common_pb2.FINISH_REASON_STOP, stop_token=token)
-    if sequence.constraint is not None:
+    ends = token in end_tokens(sequence, vocabulary)
+    if sequence.constraint is not None and not ends:
         sequence.constraint.accept(token)
+    sequence.tokens.append(token)
+    if ends:
+        return Ending(common_pb2.FINISH_REASON_STOP, stop_token=token)
     stop = sequence.stop.push(vocabulary.text(token))
     if stop is not None and sequence.num_output >= sequence.params.min_tokens:
         return Ending(common_pb2.FINISH_REASON_STOP, stop=stop)

@@ -29,11 +29,14 @@ class WorkItem:
     sequence: Sequence
     start: int
     end: int
+    samples: bool
+    """Whether the step yields the sequence's next token: the item reaches the end of what there is."""
 
-    @property
-    def samples(self) -> bool:
-        """Whether the step yields the sequence's next token."""
-        return self.end == len(self.sequence.tokens)
+    @classmethod
+    def next(cls, sequence: Sequence, num_tokens: int) -> WorkItem:
+        """The sequence's next `num_tokens` tokens without KV."""
+        end = sequence.num_computed + num_tokens
+        return cls(sequence, sequence.num_computed, end, samples=end == len(sequence.tokens))
 
     @property
     def num_tokens(self) -> int:
@@ -73,7 +76,7 @@ class Scheduler:
         shares = share_budget([sequence.num_uncomputed for sequence in prompts], chunk_budget)
         for sequence, share in zip(prompts, shares, strict=True):
             if share:
-                items.append(WorkItem(sequence, sequence.num_computed, sequence.num_computed + share))
+                items.append(WorkItem.next(sequence, share))
         return items
 
     def completed(self, item: WorkItem) -> None:
@@ -84,7 +87,7 @@ class Scheduler:
 
     def _plan_decodes(self) -> list[WorkItem]:
         return [
-            WorkItem(sequence, sequence.num_computed, len(sequence.tokens))
+            WorkItem.next(sequence, 1)
             for sequence in tuple(self.running)
             if sequence.state is State.RUNNING and sequence.num_uncomputed == 1 and self._ensure_pages(sequence)
         ]

@@ -1,0 +1,141 @@
+"""A model without weights for tests of the engine's core: its next token is a function of the whole context."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence as Seq
+
+import numpy as np
+import numpy.typing as npt
+
+from services.engine.block_manager import PAGE_SIZE, Owner
+from services.engine.core import CoreLimits, EngineCore
+from services.engine.ending import Ending
+from services.engine.sampling_params import SamplingParams
+from services.engine.scheduler import WorkItem
+from services.engine.sequence import Sequence
+from services.engine.stages import Probe
+from services.engine.stop import StopMatcher
+from services.engine.updates import Finished, Update
+from services.engine.vocabulary import Vocabulary
+
+VOCAB = 97
+EOS = 0
+TEXTS = tuple(b"" if token == EOS else b"<%d>" % token for token in range(VOCAB))
+VOCABULARY = Vocabulary(TEXTS, frozenset({EOS}), frozenset({EOS}))
+
+
+def logits_of(context: Seq[int]) -> npt.NDArray[np.float32]:
+    """[VOCAB], a deterministic function of every token of the context."""
+    digest = zlib.crc32(np.asarray(context, dtype=np.int64).tobytes())
+    logits = np.random.default_rng(digest).normal(size=VOCAB).astype(np.float32)
+    logits[EOS] = -5
+    return logits
+
+
+def greedy_answer(prompt: Seq[int], num_tokens: int) -> list[int]:
+    """What a single undisturbed run gives."""
+    context = list(prompt)
+    for _ in range(num_tokens):
+        context.append(int(logits_of(context).argmax()))
+    return context[len(prompt) :]
+
+
+class FakeRunner:
+    """Keeps tokens where a model keeps keys and values, and reads the context back through the page tables."""
+
+    def __init__(self, num_pages: int) -> None:
+        self.slots = np.full((num_pages + 1) * PAGE_SIZE, -1, dtype=np.int64)
+        self.fails_on: set[str] = set()
+        self.gives_nan_on: set[str] = set()
+        self.num_runs = 0
+        self.num_tokens = 0
+
+    def run(self, items: Seq[WorkItem], probe: Probe) -> npt.NDArray[np.float32]:
+        self.num_runs += 1
+        if broken := self.fails_on & {item.sequence.sequence_id for item in items}:
+            raise RuntimeError(f"no luck with {broken}")
+        rows = []
+        for item in items:
+            sequence, table = item.sequence, item.sequence.table.pages
+            slot = [table[at // PAGE_SIZE] * PAGE_SIZE + at % PAGE_SIZE for at in range(item.end)]
+            self.slots[slot[item.start :]] = sequence.tokens[item.start : item.end]
+            context = self.slots[slot]
+            assert context.tolist() == sequence.tokens[: item.end], "a page does not hold this sequence's tokens"
+            self.num_tokens += item.num_tokens
+            if item.samples:
+                nan = sequence.sequence_id in self.gives_nan_on
+                rows.append(np.full(VOCAB, np.nan, np.float32) if nan else logits_of(context))
+        return np.stack(rows) if rows else np.empty((0, VOCAB), np.float32)
+
+    def zero(self, pages: Seq[int]) -> None:
+        for page in pages:
+            self.slots[page * PAGE_SIZE : (page + 1) * PAGE_SIZE] = -1
+
+
+def make_core(runner: FakeRunner, num_pages: int, *, max_running: int = 4, chunk: int = 32) -> EngineCore:
+    limits = CoreLimits(
+        num_pages=num_pages,
+        max_running=max_running,
+        prefill_chunk_size=chunk,
+        max_step_ms=0,
+        stage_sample_interval=4,
+    )
+    return EngineCore(runner, VOCABULARY, limits)
+
+
+def make_sequence(
+    sequence_id: str,
+    prompt: Seq[int],
+    *,
+    salt: bytes = b"",
+    tenant: str = "t",
+    params: SamplingParams | None = None,
+    max_tokens: int = 8,
+    deadline_s: float = float("inf"),
+) -> Sequence:
+    params = params or SamplingParams(temperature=0.0)
+    return Sequence(
+        sequence_id=sequence_id,
+        owner=Owner(tenant, salt),
+        tokens=list(prompt),
+        num_prompt=len(prompt),
+        num_delivered=0,
+        params=params,
+        max_total_tokens=len(prompt) + max_tokens,
+        deadline_s=deadline_s,
+        stop=StopMatcher(params.stop),
+    )
+
+
+class Results:
+    """Collects updates by sequence."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, list[int]] = {}
+        self.finished: dict[str, Finished] = {}
+        self.queue: dict[str, list[int]] = {}
+
+    def take(self, updates: Seq[Update]) -> None:
+        for update in updates:
+            assert update.sequence_id not in self.finished, "news after the end"
+            self.tokens.setdefault(update.sequence_id, []).extend(update.tokens)
+            if update.queue:
+                self.queue.setdefault(update.sequence_id, []).append(update.queue.position)
+            if update.finished:
+                self.finished[update.sequence_id] = update.finished
+
+    def ending(self, sequence_id: str) -> Ending:
+        return self.finished[sequence_id].ending
+
+
+def run_to_end(core: EngineCore, *, max_steps: int = 2000) -> Results:
+    results = Results()
+    for _ in range(max_steps):
+        if not core.has_work():
+            break
+        results.take(core.step().updates)
+        core.check_integrity()
+    results.take(core.step().updates)
+    assert not core.has_work(), f"still busy after {max_steps} steps"
+    return results

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.engine.block_manager import PAGE_SIZE, BlockManager, Owner, PageTable, num_pages_for
+
+ALICE, BOB, NOBODY = Owner("alice", b"salt-a"), Owner("bob", b"salt-b"), Owner("alice", b"")
+PROMPT = list(range(40))
+
+
+def held(blocks: BlockManager, owner: Owner, tokens: list[int]) -> tuple[PageTable, int]:
+    """A table whose tokens have been computed and made known."""
+    table = PageTable()
+    num_cached = blocks.allocate(table, owner, tokens)
+    blocks.commit(table, owner, tokens, len(tokens))
+    return table, num_cached
+
+
+def test_full_pages_of_an_equal_prompt_are_shared() -> None:
+    blocks = BlockManager(8)
+    first, _ = held(blocks, ALICE, PROMPT)
+    second, num_cached = held(blocks, ALICE, PROMPT)
+    assert num_cached == 32
+    assert second.pages[:2] == first.pages[:2]
+    assert second.pages[2] != first.pages[2], "the open page is each one's own"
+    blocks.check_integrity([first, second])
+
+
+def test_the_last_token_is_always_left_to_compute() -> None:
+    blocks = BlockManager(8)
+    held(blocks, ALICE, PROMPT[:32])
+    _, num_cached = held(blocks, ALICE, PROMPT[:32])
+    assert num_cached == 16
+
+
+def test_pages_outlive_their_sequence_and_are_found_again() -> None:
+    blocks = BlockManager(8)
+    table, _ = held(blocks, ALICE, PROMPT)
+    blocks.release(table)
+    assert blocks.num_used == 0
+    assert blocks.num_cached_pages(ALICE, PROMPT) == 2
+
+
+def test_another_salt_or_tenant_finds_nothing() -> None:
+    blocks = BlockManager(8)
+    held(blocks, ALICE, PROMPT)
+    assert blocks.num_cached_pages(BOB, PROMPT) == 0
+    assert blocks.num_cached_pages(Owner("bob", ALICE.salt), PROMPT) == 0
+    assert blocks.num_cached_pages(Owner(ALICE.tenant_id, b"other"), PROMPT) == 0
+
+
+def test_without_a_salt_nothing_is_reused() -> None:
+    blocks = BlockManager(8)
+    held(blocks, NOBODY, PROMPT)
+    assert held(blocks, NOBODY, PROMPT)[1] == 0
+
+
+def test_a_page_that_changes_owner_is_cleared_first() -> None:
+    blocks = BlockManager(3)
+    table, _ = held(blocks, ALICE, PROMPT)
+    pages = list(table.pages)
+    blocks.release(table)
+    held(blocks, BOB, [9] * 40)
+    assert sorted(blocks.take_pages_to_zero()) == sorted(pages)
+
+
+def test_a_page_that_stays_with_its_owner_is_not_cleared() -> None:
+    blocks = BlockManager(3)
+    table, _ = held(blocks, ALICE, PROMPT)
+    blocks.release(table)
+    held(blocks, ALICE, [9] * 40)
+    assert blocks.take_pages_to_zero() == []
+
+
+def test_poisoned_pages_are_forgotten_and_cleared() -> None:
+    blocks = BlockManager(3)
+    table, _ = held(blocks, ALICE, PROMPT)
+    pages = set(table.pages)
+    blocks.release(table, poisoned=True)
+    assert set(blocks.take_pages_to_zero()) == pages
+    assert blocks.num_cached_pages(ALICE, PROMPT) == 0
+    blocks.check_integrity([])
+
+
+def test_known_pages_are_evicted_oldest_first_and_ends_of_chains_before_beginnings() -> None:
+    blocks = BlockManager(4)
+    old, _ = held(blocks, ALICE, PROMPT[:32])
+    blocks.release(old)
+    new, _ = held(blocks, ALICE, [7] * 32)
+    blocks.release(new)
+    held(blocks, BOB, [1] * 16)
+    assert blocks.num_cached_pages(ALICE, [*PROMPT[:32], 0]) == 1
+    assert blocks.num_cached_pages(ALICE, [*[7] * 32, 0]) == 2
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["start", "grow", "release", "poison"]),
+        st.sampled_from([ALICE, BOB, NOBODY]),
+        st.integers(0, 3),  # which prompt family
+        st.integers(1, 70),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(operations)
+def test_no_page_is_leaked_or_shared_wrongly_whatever_happens(steps: list[tuple[str, Owner, int, int]]) -> None:
+    blocks = BlockManager(10)
+    live: list[tuple[PageTable, Owner, list[int]]] = []
+    content: dict[int, tuple[Owner, list[int]]] = {}  # what a full page holds
+    for action, owner, family, number in steps:
+        if action == "start":
+            tokens = [family] * min(number, 32) + list(range(max(0, number - 32)))
+            if blocks.can_allocate(owner, tokens):
+                table = PageTable()
+                num_cached = blocks.allocate(table, owner, tokens)
+                assert num_cached < len(tokens)
+                for index in range(num_cached // PAGE_SIZE):
+                    assert content[table.pages[index]] == (owner, tokens[: (index + 1) * PAGE_SIZE])
+                live.append((table, owner, tokens))
+        elif live:
+            table, owner, tokens = live[number % len(live)]
+            if action == "grow" and blocks.can_extend(table, len(tokens) + 1):
+                tokens.append(number)
+                blocks.extend(table, owner, len(tokens))
+            elif action in {"release", "poison"}:
+                blocks.release(table, poisoned=action == "poison")
+                live.remove((table, owner, tokens))
+        for table, owner, tokens in live:
+            for index in range(len(tokens) // PAGE_SIZE):
+                content[table.pages[index]] = (owner, tokens[: (index + 1) * PAGE_SIZE])
+            blocks.commit(table, owner, tokens, len(tokens))
+            assert len(table.pages) == num_pages_for(len(tokens))
+        blocks.check_integrity([table for table, _, _ in live])
+    for table, _, _ in live:
+        blocks.release(table)
+    assert blocks.num_free == blocks.num_pages
+    blocks.check_integrity([])
