@@ -40,8 +40,11 @@ class Feed:
     async def next(self, timeout_s: float) -> Item | None:
         """The next event; None after `timeout_s` of silence. Raises what a request's events raised."""
         try:
-            async with asyncio.timeout(timeout_s):
-                item = await self._items.get()
+            if self._items.empty():
+                async with asyncio.timeout(timeout_s):
+                    item = await self._items.get()
+            else:
+                item = self._items.get_nowait()
         except TimeoutError:
             return None
         if isinstance(item, Exception):
