@@ -15,7 +15,7 @@ from services.gateway.config import GatewayConfig, RouteConfig
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.errors import Exhausted, InvalidRequest, NotFound
-from stagemesh.runtime.mesh_config import MeshConfig
+from stagemesh.runtime.mesh_config import MeshConfig, SamplingDefaults
 
 ROLES = frozenset({"system", "user", "assistant"})
 MAX_STOP = 16
@@ -90,14 +90,14 @@ def make_job(tenant_id: str, request: gateway_pb2.InferenceRequest, mesh: MeshCo
     filled = gateway_pb2.InferenceRequest()
     filled.CopyFrom(request)
     filled.request_id = request.request_id.lower() or str(uuid_utils.uuid7())
-    if not filled.sampling.HasField("seed"):
-        filled.sampling.seed = secrets.randbelow(MAX_SEED)
+    model = _model(request.model, mesh)
+    _fill_sampling(filled.sampling, mesh.models[model].sampling)
     route_name = request.route or config.default_route
     return Job(
         tenant_id=tenant_id,
         request=filled,
         payload_hash=hashlib.sha256(request.SerializeToString(deterministic=True)).digest(),
-        model=_model(request.model, mesh),
+        model=model,
         route_name=route_name,
         route=_route(route_name, config),
         explicit_id=bool(request.request_id),
@@ -116,6 +116,15 @@ def resume_job(tenant_id: str, request: gateway_pb2.InferenceRequest, mesh: Mesh
         route=_route(route_name, config),
         explicit_id=True,
     )
+
+
+def _fill_sampling(sampling: common_pb2.SamplingParams, defaults: SamplingDefaults) -> None:
+    given = {field.name for field, _ in sampling.ListFields()}
+    for name, value in defaults.model_dump(exclude_none=True).items():
+        if name not in given:
+            setattr(sampling, name, value)
+    if "seed" not in given:
+        sampling.seed = secrets.randbelow(MAX_SEED)
 
 
 def _model(name: str, mesh: MeshConfig) -> str:

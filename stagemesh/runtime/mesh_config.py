@@ -24,6 +24,16 @@ class Addresses(Section):
     """Engines that run the shadow candidate; they never answer a caller."""
 
 
+class SamplingDefaults(Section):
+    """What a request that does not say otherwise is sampled with; an absent value is the neutral one."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=0)
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
+
+
 class ModelConfig(Section):
     """One model under a name of its own."""
 
@@ -31,6 +41,12 @@ class ModelConfig(Section):
     """`builtin`, `hf:ORG/NAME`, a folder in Hugging Face layout, or a `.gguf` file."""
     revision: str | None = None
     """Branch, tag or commit for `hf:` sources."""
+    sampling: SamplingDefaults = SamplingDefaults()
+    """Defaults for requests to this model, e.g. what its authors recommend."""
+
+
+BUILTIN = ModelConfig(source="builtin", sampling=SamplingDefaults(temperature=0.2, top_p=0.9))
+"""The default model, with the sampling that its authors recommend: at temperature 1 so small a model rambles."""
 
 
 class ShadowConfig(Section):
@@ -84,7 +100,7 @@ class MeshConfig(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> MeshConfig:
-        models = {DEFAULT_MODEL: ModelConfig(source="builtin"), **self.models}
+        models = {DEFAULT_MODEL: BUILTIN, **self.models}
         serve = self.serve or {self.default_model: 1}
         for owner, name in (
             ("default_model", self.default_model),

@@ -34,6 +34,12 @@ def test_what_is_left_open_is_filled_in() -> None:
     assert not job.explicit_id
 
 
+def test_the_models_sampling_defaults_fill_what_the_caller_left_open() -> None:
+    job = make_job("t", request(sampling=common_pb2.SamplingParams(temperature=0)), MESH, CONFIG)
+    assert job.request.sampling.temperature == 0
+    assert job.request.sampling.top_p == pytest.approx(0.9)
+
+
 def test_an_alias_reaches_its_model() -> None:
     assert make_job("t", request(model="small"), MESH, CONFIG).model == DEFAULT_MODEL
 
