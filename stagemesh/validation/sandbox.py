@@ -1,0 +1,178 @@
+"""A few child processes in which hostile schemas, regexes and texts can do no harm.
+
+Native code that runs away cannot be interrupted within a process: it holds the interpreter, may fill the memory or
+overflow its stack. So it runs in children that are killed when they exceed their time, and end by themselves when they
+exceed their memory; a new child takes the place of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from stagemesh.runtime.errors import Exhausted, InvalidRequest, Unavailable
+from stagemesh.runtime.telemetry import get_logger
+from stagemesh.validation.sandbox_child import HEADER, encode
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxConfig:
+    num_workers: int = 2
+    memory_bytes: int = 1 << 30
+    """Address space of a child."""
+    max_waiting: int = 256
+    """Calls that may wait for a child; further ones are refused."""
+    start_timeout_s: float = 30.0
+
+
+class LimitExceeded(Exception):
+    """The child was killed for its time, or ended for its memory or a crash in native code."""
+
+
+class Fault(Exception):
+    """The child's own code failed: a bug, not the caller's doing."""
+
+
+GONE = (TimeoutError, asyncio.IncompleteReadError, ConnectionError)
+
+
+class _Child:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._stdin, self._stdout = process.stdin, process.stdout
+
+    async def call(self, frame: dict[str, Any]) -> Any:
+        self._stdin.write(encode(frame))
+        await self._stdin.drain()
+        return await self.read()
+
+    async def read(self) -> Any:
+        size = HEADER.unpack(await self._stdout.readexactly(HEADER.size))[0]
+        return json.loads(await self._stdout.readexactly(size))
+
+    async def end(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        self._stdin.close()
+        await self._process.wait()
+
+
+class Sandbox:
+    """Runs the handlers of `module` (see `sandbox_child.serve`) in children. Used from one event loop."""
+
+    def __init__(self, module: str, config: SandboxConfig) -> None:
+        self._module = module
+        self._config = config
+        self._idle: list[_Child | None] = [None] * config.num_workers  # None: to be started
+        self._slots = asyncio.Semaphore(config.num_workers)
+        self._num_waiting = 0
+        self._calls: set[asyncio.Task[Any]] = set()
+
+    async def warm_up(self) -> None:
+        """Start the children that are not running. Raises Unavailable when that does not work."""
+        children, self._idle = self._idle, []
+        self._idle = list(
+            await asyncio.gather(*(self._start() if child is None else _same(child) for child in children))
+        )
+
+    async def call(self, name: str, argument: Any, timeout_s: float) -> Any:
+        """The result of a handler. The time counts from when a child is free; waiting for one is within it once more.
+
+        Raises InvalidRequest for the handler's Refusal, LimitExceeded, Exhausted when too many wait, Unavailable when
+        no child can be started, and Fault.
+        """
+        if self._num_waiting >= self._config.max_waiting:
+            raise _busy()
+        self._num_waiting += 1
+        try:
+            await asyncio.wait_for(self._slots.acquire(), timeout_s)
+        except TimeoutError:
+            raise _busy() from None
+        finally:
+            self._num_waiting -= 1
+        # A caller that gives up does not cost the child: the call ends by itself, within its time.
+        task = asyncio.ensure_future(self._run(name, argument, timeout_s))
+        self._calls.add(task)
+        task.add_done_callback(self._ended)
+        return _result(await asyncio.shield(task))
+
+    async def close(self) -> None:
+        for task in self._calls:
+            task.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        await asyncio.gather(*(child.end() for child in self._idle if child is not None))
+        self._idle = []
+
+    async def _run(self, name: str, argument: Any, timeout_s: float) -> Any:
+        child: _Child | None = None
+        healthy = False
+        started_s = 0.0
+        try:
+            self._idle.sort(key=lambda child: child is not None)
+            child = self._idle.pop() or await self._start()
+            started_s = time.monotonic()
+            frame = {"call": name, "timeout_s": timeout_s, "argument": argument}
+            answer = await asyncio.wait_for(child.call(frame), timeout_s)
+            healthy = True
+            return answer
+        except GONE as error:
+            log.warning("sandboxed call ended", call=name, after_s=round(time.monotonic() - started_s, 3))
+            raise LimitExceeded(f"{name} exceeded its time or memory") from error
+        finally:
+            if child is not None and not healthy:
+                await child.end()
+            self._idle.append(child if healthy else None)
+            self._slots.release()
+
+    async def _start(self) -> _Child:
+        command = (sys.executable, "-P", "-m", self._module, str(self._config.memory_bytes))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            )
+        except OSError as error:
+            raise _unavailable() from error
+        child = _Child(process)
+        try:
+            await asyncio.wait_for(child.read(), self._config.start_timeout_s)
+        except GONE as error:
+            await child.end()
+            raise _unavailable() from error
+        except asyncio.CancelledError:
+            await child.end()
+            raise
+        return child
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._calls.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks it as seen: its caller may have gone on without it
+
+
+async def _same(child: _Child) -> _Child:
+    return child
+
+
+def _unavailable() -> Unavailable:
+    return Unavailable("VALIDATION_UNAVAILABLE", "no process for checking texts can be started", retry_after_ms=1_000)
+
+
+def _busy() -> Exhausted:
+    return Exhausted("VALIDATION_BUSY", "too many texts wait to be checked; try again", retry_after_ms=200)
+
+
+def _result(answer: dict[str, Any]) -> Any:
+    if "refusal" in answer:
+        refusal = answer["refusal"]
+        raise InvalidRequest(refusal["reason"], refusal["message"], field=refusal["field"])
+    if "fault" in answer:
+        raise Fault(answer["fault"])
+    return answer["result"]
