@@ -105,6 +105,8 @@ def find_wheel(client: httpx.Client, config: IndexConfig, project: str, filename
     for place in places:
         try:
             urls.extend(_links(client, place, filename))
+        except httpx.HTTPStatusError as error:
+            problems.append(f"{_without_secrets(place)}: status {error.response.status_code}")
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             problems.append(f"{_without_secrets(place)}: {error or type(error).__name__}")
     if not urls:

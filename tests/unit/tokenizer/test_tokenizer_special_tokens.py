@@ -17,9 +17,9 @@ from stagemesh.models.tokenizer_file import TokenizerFile
 from stagemesh.runtime.errors import InvalidRequest
 
 FRAGMENTS = (
-    "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_", "end|>", "<", "|", ">", "</think>", "<think>", "x", " ",
-    "\n", "（", "<repo_name>",
-)  # fmt: skip
+    *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>", "<|im_", "end|>", "<", "|", ">"),
+    *("</think>", "<think>", "x", " ", "\n", "（"),
+)
 messages = st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join)
 
 TEMPLATES = {
