@@ -64,7 +64,7 @@ def _too_large(max_bytes: int) -> Exhausted:
 
 def _check_media_type(request: Request) -> None:
     media_type, _, parameters = request.headers.get("content-type", "").lower().partition(";")
-    charset = parameters.partition("charset=")[2].strip().strip('"')
+    charset = parameters.partition("charset=")[2].partition(";")[0].strip().strip('"')
     if media_type.strip() != "application/json" or charset not in ("", "utf-8", "utf8"):
         raise InvalidRequest(
             "UNSUPPORTED_MEDIA_TYPE", "send JSON in UTF-8 with the header `content-type: application/json`"

@@ -29,7 +29,7 @@ def read_caller(headers: Headers, max_timeout_s: float) -> Caller:
         api_key=_api_key(headers),
         tenant_header=headers.get("x-tenant-id"),
         request_id=_request_id(headers),
-        session_id=headers.get("x-session-id", ""),
+        session_id=_session_id(headers),
         traceparent=headers.get("traceparent", ""),
         timeout_s=_timeout_s(headers, max_timeout_s),
     )
@@ -52,6 +52,17 @@ def _api_key(headers: Headers) -> str | None:
     if scheme.lower() == "bearer" and key.strip():
         return key.strip()
     return headers.get("x-api-key")
+
+
+def _session_id(headers: Headers) -> str:
+    session_id = headers.get("x-session-id", "")
+    if not session_id.isascii():
+        raise InvalidRequest(
+            "INVALID_IDENTIFIER",
+            "x-session-id takes ASCII characters only; send others as session_id in the body",
+            field="x-session-id",
+        )
+    return session_id
 
 
 def _request_id(headers: Headers) -> str:

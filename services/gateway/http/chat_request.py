@@ -34,6 +34,6 @@ def _logprobs(fields: Fields) -> int | None:
     """How many alternatives to report at each position; None for no log-probabilities."""
     wanted = fields.flag("logprobs") or False
     num_top = fields.integer("top_logprobs")
-    if num_top is not None and not wanted:
+    if num_top and not wanted:
         fields.refuse("top_logprobs", "is only allowed with logprobs: true")
     return (num_top or 0) if wanted else None

@@ -104,6 +104,8 @@ def retry_headers(retry_after_ms: int) -> dict[str, str]:
 
 def _headers(error: StagemeshError, status: int) -> dict[str, str]:
     headers = retry_headers(error.retry_after_ms)
+    if error.code is grpc.StatusCode.UNAVAILABLE:
+        headers["x-should-retry"] = "true"  # also without a hint: what is away comes back
     if status == 401:
         headers["www-authenticate"] = "Bearer"
     return headers

@@ -8,7 +8,8 @@ import time
 
 import httpx
 import pytest
-from http_support import WORDS, FakeGateway, eventually, final_of, never, sse_data
+from http_support import WORDS, FakeGateway, answer, eventually, final_of, never, sse_data
+from prometheus_client import REGISTRY
 
 from services.gateway.http import sse, streaming
 from services.gateway.running import RunningRequest
@@ -71,6 +72,24 @@ async def test_a_client_that_leaves_frees_the_slot(
     calling.cancel()
     await eventually(lambda: running.done)
     assert (await running.final()).outcome == common_pb2.OUTCOME_CANCELLED
+
+
+async def test_many_streams_of_which_half_leave_end_all(http: httpx.AsyncClient, gateway: FakeGateway) -> None:
+    async def half(request: gateway_pb2.InferenceRequest, running: RunningRequest) -> None:
+        script = never if request.prompt == "leaves" else answer
+        await script(request, running)
+
+    gateway.script = half
+    calls = [
+        asyncio.create_task(http.post("/v1/completions", json={"prompt": prompt, "stream": True}))
+        for prompt in ("stays", "leaves") * 20
+    ]
+    await eventually(lambda: len(gateway.submitted) == 40)
+    for call in calls[1::2]:
+        call.cancel()
+    assert {reply.text.count("[DONE]") for reply in await asyncio.gather(*calls[::2])} == {1}
+    await eventually(lambda: all(running.done and not running.num_readers for running in gateway.requests.values()))
+    await eventually(lambda: REGISTRY.get_sample_value("stagemesh_http_open_streams") == 0)
 
 
 @pytest.mark.parametrize("key", ["resumable", "allow_deferral"])

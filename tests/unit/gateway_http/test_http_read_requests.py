@@ -228,6 +228,11 @@ def test_the_session_comes_from_the_header_or_the_body() -> None:
         read_chat({"messages": MESSAGES, "session_id": "s2"}, caller)
 
 
+def test_a_session_header_that_is_not_ascii_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="in the body"):
+        read_caller(Headers({"x-session-id": "s\u00e9"}), 60)
+
+
 def test_keys_come_as_bearer_or_as_x_api_key() -> None:
     assert read_caller(Headers({"authorization": "bearer  k1"}), 60).api_key == "k1"
     assert read_caller(Headers({"x-api-key": "k2"}), 60).api_key == "k2"

@@ -26,7 +26,7 @@ from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.corrector.v1 import corrector_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.api.validator.v1 import validator_pb2
-from stagemesh.runtime.errors import BY_CODE, Exhausted, Internal, InvalidRequest
+from stagemesh.runtime.errors import BY_CODE, Exhausted, Internal, InvalidRequest, Unavailable
 
 UUID7 = "0190a6b4-5c00-7000-8000-000000000000"
 
@@ -86,6 +86,7 @@ def test_every_code_has_a_status() -> None:
 def test_errors_say_whether_a_repeat_can_help() -> None:
     busy = failure_of(Exhausted("QUEUE_FULL", "wait", retry_after_ms=1_200))
     assert (busy.status, busy.headers["retry-after"], busy.headers["x-should-retry"]) == (429, "2", "true")
+    assert failure_of(Unavailable("ENGINE_UNAVAILABLE", "away")).headers == {"x-should-retry": "true"}
     wrong = failure_of(InvalidRequest("INVALID_SAMPLING", "top_p …", field="sampling.top_p"))
     assert wrong.headers == {"x-should-retry": "false"}
     assert wrong.body["error"] == {
