@@ -47,6 +47,7 @@ check: setup-dev ## format, lint, types, import contracts, protos
 	cd protos && ../$(BIN)/buf format --diff --exit-code && ../$(BIN)/buf lint
 	$(BIN)/python tools/generate_protos.py --check
 	$(BIN)/python tools/check_breaking.py
+	$(BIN)/python tools/generate_config_docs.py --check
 
 .PHONY: format
 format: setup-dev ## format code and protos, apply safe fixes
@@ -57,6 +58,10 @@ format: setup-dev ## format code and protos, apply safe fixes
 .PHONY: protos
 protos: setup-dev ## generate stagemesh/api from protos/
 	$(BIN)/python tools/generate_protos.py
+
+.PHONY: docs
+docs: setup-dev ## write docs/configuration.md and the example file from the configuration models
+	$(BIN)/python tools/generate_config_docs.py
 
 .PHONY: clean
 clean: ## remove what these targets made (not the models, not the state of a mesh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from dataclasses import dataclass
 
@@ -16,7 +17,8 @@ class Identity:
 
 
 def process_identity(service: str) -> Identity:
-    """The identity of this process: `STAGEMESH_INSTANCE`, or the service's name and the process ID."""
+    """The identity of this process: `STAGEMESH_INSTANCE`, or service, host and process ID (1 in any container)."""
     return Identity(
-        instance=os.environ.get("STAGEMESH_INSTANCE") or f"{service}-{os.getpid()}", generation=time.time_ns()
+        instance=os.environ.get("STAGEMESH_INSTANCE") or f"{service}-{socket.gethostname()}-{os.getpid()}",
+        generation=time.time_ns(),
     )
