@@ -62,7 +62,8 @@ async def serve(port: int, parent_pid: int) -> None:
 
 async def _wait(stopped: asyncio.Event, timeout_s: float) -> None:
     try:
-        await asyncio.wait_for(stopped.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await stopped.wait()
     except TimeoutError:
         return
 

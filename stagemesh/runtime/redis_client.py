@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import redis.asyncio
+from redis.asyncio.connection import Connection, UnixDomainSocketConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from stagemesh.runtime.config import ConfigError
 from stagemesh.runtime.errors import StagemeshError, Unavailable
+from stagemesh.runtime.redis_connection import CANCELLABLE
 
 Redis = redis.asyncio.Redis
 """The client type; replies are bytes."""
@@ -31,20 +35,23 @@ def connect(
     if not url:
         raise ConfigError(f"{purpose}_url: a Redis URL is needed, e.g. STAGEMESH_REDIS_URL=redis://127.0.0.1:6379/0")
     try:
-        pool = redis.asyncio.BlockingConnectionPool.from_url(
-            url,
-            max_connections=max_connections,
-            timeout=command_timeout_s,
-            socket_timeout=command_timeout_s,
-            socket_connect_timeout=connect_timeout_s,
-            socket_keepalive=True,
-            health_check_interval=0,
-            retry=Retry(NoBackoff(), 0),
-            decode_responses=False,
-            protocol=2,  # the same replies from every server since Redis 2, and no handshake before the first command
-        )
+        given = dict(parse_url(url))
     except ValueError as error:
         raise ConfigError(f"{purpose}_url: {error}") from None
+    kind = cast("type[Any]", given.pop("connection_class", Connection))
+    options: dict[str, Any] = {
+        "socket_timeout": command_timeout_s,
+        "socket_connect_timeout": connect_timeout_s,
+        "health_check_interval": 0,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,  # the same replies from every server since Redis 2, and no handshake before the first command
+        **({} if kind is UnixDomainSocketConnection else {"socket_keepalive": True}),
+        **given,
+        "decode_responses": False,
+    }
+    pool = redis.asyncio.BlockingConnectionPool(
+        connection_class=CANCELLABLE[kind], max_connections=max_connections, timeout=command_timeout_s, **options
+    )
     return redis.asyncio.Redis.from_pool(pool)
 
 
