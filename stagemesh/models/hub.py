@@ -64,10 +64,10 @@ def _download(repository: str, revision: str | None, folder: Path) -> str:
         raise PullError(f"hf:{repository} at {revision or 'main'} is not on the hub, or not for you: {error}") from None
     except errors.GatedRepoError:
         raise PullError(f"hf:{repository} is gated: accept its terms on the hub and set HF_TOKEN") from None
-    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError) as error:
-        raise PullError(f"the hub could not be reached for hf:{repository}: {error}") from None
     except errors.HFValidationError as error:
         raise PullError(f"hf:{repository} is no repository name: {error}") from None
+    except Exception as error:  # noqa: BLE001  its versions raise the errors of different HTTP libraries
+        raise PullError(f"the hub could not be reached for hf:{repository}: {error}") from None
     return str(info.sha)
 
 
