@@ -7,9 +7,8 @@ import asyncio
 import grpc
 
 from services.gateway import metrics
-from services.gateway.generation import Output
 from services.gateway.job import Job
-from services.gateway.prepare import Prompt
+from services.gateway.work import Output, Prompt
 from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.runtime.channel import call_metadata

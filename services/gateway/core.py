@@ -14,11 +14,11 @@ from services.gateway.event_store import EventStore
 from services.gateway.follow import Follower
 from services.gateway.job import Job, make_job, resume_job
 from services.gateway.ledger import Begun, Claim, Entry, Ledger
-from services.gateway.pipeline import Delivered, Work, new_outputs
 from services.gateway.runner import Runner
 from services.gateway.running import RunningRequest
 from services.gateway.stages import StageLog
 from services.gateway.tenants import Tenant, Tenants
+from services.gateway.work import Delivered, Work, new_outputs
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.deadline import Deadline
@@ -264,6 +264,8 @@ class Gateway:
         """Over capacity and not to be deferred: only a request that was accepted before can still be answered."""
         if job.explicit_id:
             entry = await self._runner.ledger.call(self._ledger.lookup(job.tenant_id, job.request_id))
+            if entry is not None and entry.payload_hash != job.payload_hash:
+                raise _reused(job)
             if entry is not None:
                 return self._follow(job.tenant_id, job.request_id, 0)
         raise Exhausted(

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 from services.gateway.config import GatewayConfig
 from services.gateway.event_store import stream_key
 from services.gateway.ledger import Ledger
-from services.gateway.pipeline import Work
+from services.gateway.work import Work
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.envelope import new_envelope
 from stagemesh.runtime.errors import StagemeshError

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from services.gateway import metrics
-from services.gateway.pipeline import Delivered
+from services.gateway.work import Delivered
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.telemetry import get_logger
 

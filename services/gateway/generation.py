@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import grpc
 
@@ -13,8 +11,7 @@ from services.gateway.config import GatewayConfig
 from services.gateway.detokenizer import TextStream
 from services.gateway.job import Job
 from services.gateway.peers import Peers
-from services.gateway.prepare import Prompt
-from services.gateway.stages import StageLog
+from services.gateway.work import Output, Prompt, Work
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
@@ -25,23 +22,6 @@ from stagemesh.runtime.errors import DeadlineExceeded, from_detail, from_rpc
 
 SEED_STRIDE = 0x9E3779B97F4A7C15
 """Odd constant (2⁶⁴ divided by the golden ratio) that spreads the seeds of further choices."""
-
-
-@dataclass
-class Output:
-    """What one choice has so far."""
-
-    index: int
-    token_ids: list[int] = field(default_factory=list)
-    text: str = ""
-    """All text, held-back characters included."""
-    num_sent_chars: int = 0
-    num_sent_tokens: int = 0
-    logprobs: list[gateway_pb2.Logprob] = field(default_factory=list)
-    finish: engine_pb2.Finish | None = None
-    validation: gateway_pb2.Validation | None = None
-    engine_text: bool = True
-    """The text is what the tokens say; false after a correction."""
 
 
 def choice_seed(seed: int, index: int) -> int:
@@ -82,32 +62,25 @@ def build_submit(job: Job, prompt: Prompt, output: Output, deadline: Deadline) -
 class Generation:
     """Runs one choice to its end, publishing deltas."""
 
-    def __init__(
-        self,
-        job: Job,
-        prompt: Prompt,
-        peers: Peers,
-        config: GatewayConfig,
-        log_stages: StageLog,
-        publish: Callable[[gateway_pb2.Delta], None],
-    ) -> None:
-        self._job = job
+    def __init__(self, work: Work, prompt: Prompt, peers: Peers, config: GatewayConfig) -> None:
+        self._job = job = work.job
+        self._deadline = work.deadline
         self._prompt = prompt
         self._peers = peers
         self._config = config
-        self._log = log_stages
-        self._publish = publish
+        self._log = work.log_stages
+        self._publish = work.publish_delta
         self._num_held_chars = max((len(stop) for stop in job.request.sampling.stop), default=1) - 1
         self._wants_logprobs = job.request.sampling.HasField("logprobs")
         self._token_texts: dict[int, str] = {}
         self._detokenize_us = 0
 
-    async def run(self, output: Output, deadline: Deadline) -> None:
+    async def run(self, output: Output) -> None:
         """Fill `output` until its finish; what it holds already counts as delivered.
 
         Raises the StagemeshError that ended it; `output` then holds what was delivered until then.
         """
-        submit = build_submit(self._job, self._prompt, output, deadline)
+        submit = build_submit(self._job, self._prompt, output, self._deadline)
         texts = TextStream(self._peers.detokenizer, submit.sequence_id, self._job.model)
         attempt = 1
         if output.token_ids:
@@ -115,7 +88,7 @@ class Generation:
         deltas = self._peers.engines.run(
             self._job.model,
             submit,
-            deadline,
+            self._deadline,
             max_attempts=self._config.engine_max_attempts,
             engine_wait_s=self._config.engine_wait_s,
         )

@@ -57,6 +57,7 @@ class Entry:
     state: str
     """`running`, `deferred` or `final`."""
     final: gateway_pb2.Final | None
+    payload_hash: bytes = b""
 
 
 def _load(redis: Redis, name: str) -> AsyncScript:
@@ -182,11 +183,11 @@ class Ledger:
 
     async def lookup(self, tenant_id: str, request_id: str) -> Entry | None:
         """The entry of a request, None if unknown."""
-        fields = await self._redis.hmget(_key(tenant_id, request_id), "state", "final")
-        state, final = cast("list[bytes | None]", fields)
+        fields = await self._redis.hmget(_key(tenant_id, request_id), "state", "final", "payload_hash")
+        state, final, payload_hash = cast("list[bytes | None]", fields)
         if state is None:
             return None
-        return Entry(state.decode(), gateway_pb2.Final.FromString(final) if final else None)
+        return Entry(state.decode(), gateway_pb2.Final.FromString(final) if final else None, payload_hash or b"")
 
     async def ask_cancel(self, tenant_id: str, request_id: str) -> None:
         """Have the owner cancel it at its next renewal."""

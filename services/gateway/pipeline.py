@@ -4,70 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
 
 from services.gateway import quality
 from services.gateway.config import GatewayConfig
-from services.gateway.generation import Generation, Output
-from services.gateway.job import Job
+from services.gateway.generation import Generation
 from services.gateway.peers import Peers
-from services.gateway.prepare import Prompt, prepare
-from services.gateway.running import RunningRequest
-from services.gateway.stages import StageLog
+from services.gateway.prepare import prepare
+from services.gateway.work import Output, Prompt, Work
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
-from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import StagemeshError, to_detail
-
-
-@dataclass
-class Work:
-    """One run of one request: all that its final event is made from."""
-
-    job: Job
-    running: RunningRequest
-    log_stages: StageLog
-    deadline: Deadline
-    accepted_s: float
-    """When the request came in (monotonic clock)."""
-    outputs: list[Output]
-    prompt: Prompt | None = None
-    first_delta_s: float | None = None
-
-    def publish_delta(self, delta: gateway_pb2.Delta) -> None:
-        if self.first_delta_s is None:
-            self.first_delta_s = time.monotonic()
-        self.running.publish(delta=delta)
-
-    @property
-    def has_delivered(self) -> bool:
-        return any(output.token_ids for output in self.outputs)
-
-
-@dataclass(frozen=True)
-class Delivered:
-    """What the caller of a resumed request has already, per choice."""
-
-    token_ids: dict[int, list[int]] = field(default_factory=dict)
-    num_chars: dict[int, int] = field(default_factory=dict)
-    next_seq: int = 1
-
-
-def new_outputs(job: Job, delivered: Delivered) -> list[Output]:
-    return [
-        Output(
-            index=index,
-            token_ids=list(delivered.token_ids.get(index, [])),
-            num_sent_tokens=len(delivered.token_ids.get(index, [])),
-            num_sent_chars=delivered.num_chars.get(index, 0),
-        )
-        for index in range(job.num_choices)
-    ]
 
 
 async def run(work: Work, peers: Peers, config: GatewayConfig) -> None:
     """Bring `work.outputs` to their end. Raises the StagemeshError that ended the request before."""
-    work.prompt = await prepare(work.job, peers, config, work.log_stages, work.deadline)
+    work.prompt = await prepare(work, peers, config)
     choices = [asyncio.create_task(_run_choice(work, work.prompt, output, peers, config)) for output in work.outputs]
     try:
         await asyncio.gather(*choices)
@@ -78,9 +29,9 @@ async def run(work: Work, peers: Peers, config: GatewayConfig) -> None:
 
 
 async def _run_choice(work: Work, prompt: Prompt, output: Output, peers: Peers, config: GatewayConfig) -> None:
-    generation = Generation(work.job, prompt, peers, config, work.log_stages, work.publish_delta)
-    await generation.run(output, work.deadline)
-    await quality.ensure(work.job, prompt, output, peers, config, work.log_stages, work.deadline)
+    generation = Generation(work, prompt, peers, config)
+    await generation.run(output)
+    await quality.ensure(work, prompt, output, peers, config)
 
 
 def complete(work: Work) -> gateway_pb2.Final:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 import grpc
 
 from services.gateway import stages
+from services.gateway.calls import call
 from services.gateway.config import GatewayConfig
-from services.gateway.job import Job
 from services.gateway.peers import Peers
 from services.gateway.stages import StageLog
+from services.gateway.work import Prompt, Work
 from stagemesh.api.cache.v1 import cache_pb2
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2
 from stagemesh.api.validator.v1 import validator_pb2
 from stagemesh.runtime.channel import call_metadata
-from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import StagemeshError, from_rpc
-from stagemesh.runtime.retry import RetryPolicy, call_with_retries
+from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
 
 TOKENIZER_RETRIES = RetryPolicy(max_attempts=6, first_backoff_s=0.1, max_backoff_s=2.0)
@@ -29,34 +28,20 @@ CACHE_RETRIES = RetryPolicy(max_attempts=2, first_backoff_s=0.01)
 log = get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prompt:
-    """What the engine needs, and what the session needs afterwards."""
-
-    token_ids: list[int]
-    model: common_pb2.ModelIdentity
-    context_length: int
-    session_tokens: int
-    cut_messages: int
-    lease: cache_pb2.Lease
-    session_version: int
-    session_known: bool
-    """The cache service answered; only then may the turn be committed."""
-
-
-async def prepare(job: Job, peers: Peers, config: GatewayConfig, log_stages: StageLog, deadline: Deadline) -> Prompt:
+async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
     """Run the stages before the engine. Raises the StagemeshError that ends the request."""
-    engine = await peers.engines.wait_for(job.model, deadline, config.engine_wait_s)
-    check = asyncio.create_task(_check_constraint(job, peers, config, deadline))
+    job = work.job
+    engine = await peers.engines.wait_for(job.model, work.deadline, config.engine_wait_s)
+    check = asyncio.create_task(_check_constraint(work, peers, config))
     try:
         session = None
         if job.request.session_id:
-            session = await _open_session(job, engine.model, peers, config, log_stages, deadline)
-        prepared = await _tokenize(job, engine, session, peers, config, log_stages, deadline)
+            session = await _open_session(work, engine.model, peers, config)
+        prepared = await _tokenize(work, engine, session, peers, config)
         if job.request.session_id:
             lease = session.lease if session is not None else cache_pb2.Lease()
         else:
-            lease = await _resolve(job, engine.model, prepared, peers, config, log_stages, deadline)
+            lease = await _resolve(work, engine.model, prepared, peers, config)
         await check
     finally:
         check.cancel()
@@ -73,93 +58,77 @@ async def prepare(job: Job, peers: Peers, config: GatewayConfig, log_stages: Sta
 
 
 async def _tokenize(
-    job: Job,
+    work: Work,
     engine: engine_pb2.DescribeResponse,
     session: cache_pb2.OpenSessionResponse | None,
     peers: Peers,
     config: GatewayConfig,
-    log_stages: StageLog,
-    deadline: Deadline,
 ) -> tokenizer_pb2.PrepareResponse:
     request = tokenizer_pb2.PrepareRequest(
-        model=job.model,
-        max_prompt_tokens=max(1, engine.context_length - max(1, job.request.sampling.max_tokens)),
-        overflow=job.request.overflow or tokenizer_pb2.OVERFLOW_POLICY_REJECT,
+        model=work.job.model,
+        max_prompt_tokens=max(1, engine.context_length - max(1, work.job.request.sampling.max_tokens)),
+        overflow=work.job.request.overflow or tokenizer_pb2.OVERFLOW_POLICY_REJECT,
     )
-    if job.request.WhichOneof("input") == "chat":
-        request.chat.CopyFrom(job.request.chat)
+    if work.job.request.WhichOneof("input") == "chat":
+        request.chat.CopyFrom(work.job.request.chat)
     else:
-        request.prompt = job.request.prompt
+        request.prompt = work.job.request.prompt
     if session is not None and session.HasField("session"):
         request.history.messages.extend(session.session.messages)
         request.history.token_ids.extend(session.session.token_ids)
-    with log_stages.measure(stages.TOKENIZE) as measured:
+    with work.log_stages.measure(stages.TOKENIZE) as measured:
         try:
-            prepared, measured.attempts = await call_with_retries(
-                lambda timeout_s: peers.tokenizer.Prepare(request, timeout=timeout_s, metadata=call_metadata()),
-                TOKENIZER_RETRIES,
-                deadline,
-                config.tokenizer_timeout_s,
+            answer = await call(
+                peers.tokenizer.Prepare, request, TOKENIZER_RETRIES, work.deadline, config.tokenizer_timeout_s
             )
+            measured.note(answer)
         except grpc.RpcError as error:
             raise from_rpc(error) from error
-    log_stages.add(
+    work.log_stages.add(
         common_pb2.StageReport(
             stage=stages.ANALYZE,
             status=common_pb2.STAGE_STATUS_OK,
             attempts=1,
-            duration_us=prepared.analyze_us,
+            duration_us=answer.response.analyze_us,
         )
     )
-    return prepared
+    return answer.response
 
 
 async def _open_session(
-    job: Job,
-    model: common_pb2.ModelIdentity,
-    peers: Peers,
-    config: GatewayConfig,
-    log_stages: StageLog,
-    deadline: Deadline,
+    work: Work, model: common_pb2.ModelIdentity, peers: Peers, config: GatewayConfig
 ) -> cache_pb2.OpenSessionResponse | None:
     request = cache_pb2.OpenSessionRequest(
-        tenant_id=job.tenant_id, session_id=job.request.session_id, user_id=job.request.user_id, model=model
+        tenant_id=work.job.tenant_id,
+        session_id=work.job.request.session_id,
+        user_id=work.job.request.user_id,
+        model=model,
     )
     try:
-        with log_stages.measure(stages.CACHE) as measured:
-            opened, measured.attempts = await call_with_retries(
-                lambda timeout_s: peers.cache.OpenSession(request, timeout=timeout_s, metadata=call_metadata()),
-                CACHE_RETRIES,
-                deadline,
-                config.cache_timeout_s,
-            )
-            return opened
+        with work.log_stages.measure(stages.CACHE) as measured:
+            answer = await call(peers.cache.OpenSession, request, CACHE_RETRIES, work.deadline, config.cache_timeout_s)
+            measured.note(answer)
+            return answer.response
     except grpc.RpcError as error:
-        _go_cold(error, log_stages)
+        _go_cold(error, work.log_stages)
         return None
 
 
 async def _resolve(
-    job: Job,
+    work: Work,
     model: common_pb2.ModelIdentity,
     prepared: tokenizer_pb2.PrepareResponse,
     peers: Peers,
     config: GatewayConfig,
-    log_stages: StageLog,
-    deadline: Deadline,
 ) -> cache_pb2.Lease:
-    request = cache_pb2.ResolveRequest(tenant_id=job.tenant_id, model=model, token_ids=prepared.token_ids)
+    request = cache_pb2.ResolveRequest(tenant_id=work.job.tenant_id, model=model, token_ids=prepared.token_ids)
     try:
-        with log_stages.measure(stages.CACHE) as measured:
-            resolved, measured.attempts = await call_with_retries(
-                lambda timeout_s: peers.cache.Resolve(request, timeout=timeout_s, metadata=call_metadata()),
-                CACHE_RETRIES,
-                deadline,
-                config.cache_timeout_s,
-            )
-            return resolved.lease
+        with work.log_stages.measure(stages.CACHE) as measured:
+            answer = await call(peers.cache.Resolve, request, CACHE_RETRIES, work.deadline, config.cache_timeout_s)
+            measured.note(answer)
+            return answer.response.lease
     except grpc.RpcError as error:
-        _go_cold(error, log_stages)
+        _go_cold(error, work.log_stages)
         return cache_pb2.Lease()
 
 
@@ -172,16 +141,16 @@ def _go_cold(error: grpc.RpcError, log_stages: StageLog) -> None:
     log_stages.degrade(stages.CACHE, fallback="cold", reason=reason.reason)
 
 
-async def _check_constraint(job: Job, peers: Peers, config: GatewayConfig, deadline: Deadline) -> None:
+async def _check_constraint(work: Work, peers: Peers, config: GatewayConfig) -> None:
     """Refuse a constraint that cannot be enforced before anything is generated for it."""
-    if not job.needs_validation:
+    if not work.job.needs_validation:
         return
-    request = validator_pb2.CheckRequest(anchors=job.request.anchors)
-    if job.has_constraint:
-        request.constraint.CopyFrom(job.request.constraint)
+    request = validator_pb2.CheckRequest(anchors=work.job.request.anchors)
+    if work.job.has_constraint:
+        request.constraint.CopyFrom(work.job.request.constraint)
     try:
         await peers.validator.Check(
-            request, timeout=deadline.budget_s(config.validator_timeout_s), metadata=call_metadata()
+            request, timeout=work.deadline.budget_s(config.validator_timeout_s), metadata=call_metadata()
         )
     except grpc.RpcError as error:
         reason: StagemeshError = from_rpc(error)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import grpc
 
 from services.gateway import stages
+from services.gateway.calls import call
 from services.gateway.config import GatewayConfig
-from services.gateway.generation import Output, choice_seed, sequence_id
+from services.gateway.generation import choice_seed, sequence_id
 from services.gateway.job import Job
 from services.gateway.peers import Peers
-from services.gateway.prepare import Prompt
 from services.gateway.stages import StageLog
+from services.gateway.work import Output, Prompt, Work
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.corrector.v1 import corrector_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.api.validator.v1 import validator_pb2
-from stagemesh.runtime.channel import call_metadata
-from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import from_rpc
-from stagemesh.runtime.retry import RetryPolicy, call_with_retries
+from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
 
 RETRIES = RetryPolicy(max_attempts=3, first_backoff_s=0.1, max_backoff_s=0.5)
@@ -26,29 +25,21 @@ RETRIES = RetryPolicy(max_attempts=3, first_backoff_s=0.1, max_backoff_s=0.5)
 log = get_logger(__name__)
 
 
-async def ensure(
-    job: Job,
-    prompt: Prompt,
-    output: Output,
-    peers: Peers,
-    config: GatewayConfig,
-    log_stages: StageLog,
-    deadline: Deadline,
-) -> None:
+async def ensure(work: Work, prompt: Prompt, output: Output, peers: Peers, config: GatewayConfig) -> None:
     """Set `output.validation`, and `output.text` where a correction made it right."""
-    if not job.needs_validation:
+    if not work.job.needs_validation:
         return
     if output.finish is not None and output.finish.reason == common_pb2.FINISH_REASON_LENGTH:
-        output.validation = _truncated(log_stages)
+        output.validation = _truncated(work.log_stages)
         return
-    verdict = await _validate(job, output.text, peers, config, log_stages, deadline)
+    verdict = await _validate(work, output.text, peers, config)
     if verdict is None:
         output.validation = gateway_pb2.Validation(valid=False, unvalidated=True)
         return
     output.validation = gateway_pb2.Validation(valid=verdict.valid, issues=verdict.issues)
     if verdict.valid:
         return
-    corrected = await _correct(job, prompt, output, peers, config, log_stages, deadline)
+    corrected = await _correct(work, prompt, output, peers, config)
     if corrected is None:
         return
     output.validation = gateway_pb2.Validation(
@@ -58,7 +49,7 @@ async def ensure(
         output.engine_text = output.engine_text and corrected.text == output.text
         output.text = corrected.text
     else:
-        log_stages.degrade(stages.CORRECT, fallback="verdict", reason="NOT_CORRECTED")
+        work.log_stages.degrade(stages.CORRECT, fallback="verdict", reason="NOT_CORRECTED")
 
 
 def _truncated(log_stages: StageLog) -> gateway_pb2.Validation:
@@ -71,37 +62,26 @@ def _truncated(log_stages: StageLog) -> gateway_pb2.Validation:
     return gateway_pb2.Validation(valid=False, issues=[issue])
 
 
-async def _validate(
-    job: Job, text: str, peers: Peers, config: GatewayConfig, log_stages: StageLog, deadline: Deadline
-) -> validator_pb2.Verdict | None:
-    request = validator_pb2.ValidateRequest(text=text, anchors=job.request.anchors)
-    if job.has_constraint:
-        request.constraint.CopyFrom(job.request.constraint)
+async def _validate(work: Work, text: str, peers: Peers, config: GatewayConfig) -> validator_pb2.Verdict | None:
+    request = validator_pb2.ValidateRequest(text=text, anchors=work.job.request.anchors)
+    if work.job.has_constraint:
+        request.constraint.CopyFrom(work.job.request.constraint)
     try:
-        with log_stages.measure(stages.VALIDATE) as measured:
-            response, measured.attempts = await call_with_retries(
-                lambda timeout_s: peers.validator.Validate(request, timeout=timeout_s, metadata=call_metadata()),
-                RETRIES,
-                deadline,
-                config.validator_timeout_s,
-            )
-            return response.verdict
+        with work.log_stages.measure(stages.VALIDATE) as measured:
+            answer = await call(peers.validator.Validate, request, RETRIES, work.deadline, config.validator_timeout_s)
+            measured.note(answer)
+            return answer.response.verdict
     except grpc.RpcError as error:
         reason = from_rpc(error)
         log.warning("answer not validated", error=str(reason))
-        log_stages.degrade(stages.VALIDATE, fallback="unvalidated", reason=reason.reason)
+        work.log_stages.degrade(stages.VALIDATE, fallback="unvalidated", reason=reason.reason)
         return None
 
 
 async def _correct(
-    job: Job,
-    prompt: Prompt,
-    output: Output,
-    peers: Peers,
-    config: GatewayConfig,
-    log_stages: StageLog,
-    deadline: Deadline,
+    work: Work, prompt: Prompt, output: Output, peers: Peers, config: GatewayConfig
 ) -> corrector_pb2.CorrectResponse | None:
+    job = work.job
     request = corrector_pb2.CorrectRequest(
         request_id=sequence_id(job, output.index),
         tenant_id=job.tenant_id,
@@ -116,19 +96,14 @@ async def _correct(
     if job.has_constraint:
         request.constraint.CopyFrom(job.request.constraint)
     try:
-        with log_stages.measure(stages.CORRECT) as measured:
-            response: corrector_pb2.CorrectResponse
-            response, measured.attempts = await call_with_retries(
-                lambda timeout_s: peers.corrector.Correct(request, timeout=timeout_s, metadata=call_metadata()),
-                RETRIES,
-                deadline,
-                config.corrector_timeout_s,
-            )
-            return response
+        with work.log_stages.measure(stages.CORRECT) as measured:
+            answer = await call(peers.corrector.Correct, request, RETRIES, work.deadline, config.corrector_timeout_s)
+            measured.note(answer)
+            return answer.response
     except grpc.RpcError as error:
         reason = from_rpc(error)
         log.warning("answer not corrected", error=str(reason))
-        log_stages.degrade(stages.CORRECT, fallback="verdict", reason=reason.reason)
+        work.log_stages.degrade(stages.CORRECT, fallback="verdict", reason=reason.reason)
         return None
 
 

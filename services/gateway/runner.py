@@ -12,9 +12,9 @@ from services.gateway.commits import SessionCommits
 from services.gateway.config import GatewayConfig
 from services.gateway.deferral import Deferral
 from services.gateway.peers import Peers
-from services.gateway.pipeline import Work
 from services.gateway.shadow import ShadowPublisher
 from services.gateway.store import GuardedLedger
+from services.gateway.work import Work
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime import context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from services.gateway import metrics
-from services.gateway.pipeline import Work
+from services.gateway.work import Work
 from stagemesh.api.events.v1 import events_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.envelope import new_envelope

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+from services.gateway.calls import Answer
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.runtime.errors import StagemeshError
 from stagemesh.runtime.identity import Identity
@@ -55,8 +57,11 @@ class Measured:
     """What a block under `StageLog.measure` says about its work."""
 
     attempts: int = 1
-    instance: str = ""
-    generation: int = 0
+    identity: Identity | None = None
+
+    def note(self, answer: Answer[Any]) -> None:
+        """Take attempts and identity from the answer that did the work."""
+        self.attempts, self.identity = answer.attempts, answer.identity
 
 
 @dataclass
@@ -71,7 +76,7 @@ class StageLog:
     def measure(self, stage: common_pb2.Stage.ValueType) -> Iterator[Measured]:
         """Time a block as `stage`; an exception leaves a FAILED report and goes on."""
         started_s = time.perf_counter()
-        measured = Measured(instance=self.identity.instance, generation=self.identity.generation)
+        measured = Measured()
         status, reason = common_pb2.STAGE_STATUS_OK, ""
         try:
             yield measured
@@ -86,8 +91,8 @@ class StageLog:
                     status=status,
                     attempts=measured.attempts,
                     duration_us=int((time.perf_counter() - started_s) * 1e6),
-                    instance=measured.instance,
-                    generation=measured.generation,
+                    instance=measured.identity.instance if measured.identity else "",
+                    generation=measured.identity.generation if measured.identity else 0,
                     reason=reason,
                 )
             )

@@ -13,6 +13,7 @@ from grpc_status import rpc_status
 from stagemesh.runtime import context
 from stagemesh.runtime.channel import MESH_TOKEN_KEY
 from stagemesh.runtime.errors import Internal, InvalidRequest, StagemeshError, Unauthenticated, from_rpc, to_status
+from stagemesh.runtime.identity import INSTANCE_KEY, process_identity
 from stagemesh.runtime.telemetry import get_logger
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -63,6 +64,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         return self._wrap(handler, handler_call_details.method)
 
     def _enter(self, grpc_context: Context) -> None:
+        grpc_context.set_trailing_metadata(((INSTANCE_KEY, str(process_identity())),))
         metadata = {key: value for key, value in grpc_context.invocation_metadata() or () if isinstance(value, str)}
         if self._mesh_token and not hmac.compare_digest(metadata.get(MESH_TOKEN_KEY, "").encode(), self._mesh_token):
             raise Unauthenticated(

@@ -45,8 +45,8 @@ class ModelConfig(Section):
     """Defaults for requests to this model, e.g. what its authors recommend."""
 
 
-BUILTIN = ModelConfig(source="builtin", sampling=SamplingDefaults(temperature=0.2, top_p=0.9))
-"""The default model, with the sampling that its authors recommend: at temperature 1 so small a model rambles."""
+BUILTIN = ModelConfig(source="builtin", sampling=SamplingDefaults(temperature=0, repetition_penalty=1.1))
+"""The default model. Drawn at a temperature, so small a model rambles; without a penalty it repeats itself."""
 
 
 class ShadowConfig(Section):

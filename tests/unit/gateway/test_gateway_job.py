@@ -35,9 +35,9 @@ def test_what_is_left_open_is_filled_in() -> None:
 
 
 def test_the_models_sampling_defaults_fill_what_the_caller_left_open() -> None:
-    job = make_job("t", request(sampling=common_pb2.SamplingParams(temperature=0)), MESH, CONFIG)
-    assert job.request.sampling.temperature == 0
-    assert job.request.sampling.top_p == pytest.approx(0.9)
+    job = make_job("t", request(sampling=common_pb2.SamplingParams(temperature=1)), MESH, CONFIG)
+    assert job.request.sampling.temperature == 1
+    assert job.request.sampling.repetition_penalty == pytest.approx(1.1)
 
 
 def test_an_alias_reaches_its_model() -> None:
