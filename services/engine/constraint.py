@@ -16,7 +16,7 @@ from llguidance import LLMatcher, LLTokenizer
 from services.engine.config import ConstraintConfig
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.models.tokenizer_file import TokenizerFile
-from stagemesh.runtime.errors import Internal, InvalidRequest
+from stagemesh.runtime.errors import InvalidRequest
 
 JSON_OPTIONS = {"whitespace_flexible": False, "lenient": True}
 """Compact JSON: a small model loses itself in white space. What the grammar cannot express of a schema (`not`,
@@ -37,7 +37,7 @@ class GrammarConstraint:
         self._matcher = matcher
 
     def allowed(self) -> npt.NDArray[np.bool_]:
-        """[V] of the tokenizer. Raises Internal when the grammar exceeds its limits here."""
+        """[V] of the tokenizer. Raises InvalidRequest when the grammar exceeds its limits here."""
         mask = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         self._check()
         return np.unpackbits(mask, bitorder="little").view(np.bool_)
@@ -52,7 +52,7 @@ class GrammarConstraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise Internal("CONSTRAINT_FAILED", f"the grammar cannot be continued: {self._matcher.get_error()}")
+            raise invalid_constraint(f"the grammar is too complex to go on: {self._matcher.get_error()}")
 
 
 class ConstraintCompiler:

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from services.engine.config import ConstraintConfig
+from services.engine.constraint import ConstraintCompiler, GrammarConstraint
+from stagemesh.api.common.v1.common_pb2 import ChoiceList, OutputConstraint
+from stagemesh.models.store import ModelFiles
+from stagemesh.models.tokenizer_file import TokenizerFile, load_tokenizer
+from stagemesh.runtime.errors import InvalidRequest
+
+EOS = 2
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer_file(default_model_files: ModelFiles) -> TokenizerFile:
+    return load_tokenizer(default_model_files)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_file: TokenizerFile) -> Tokenizer:
+    return tokenizer_file.build()
+
+
+@pytest.fixture(scope="module")
+def compiler(tokenizer_file: TokenizerFile) -> ConstraintCompiler:
+    return ConstraintCompiler(tokenizer_file, 49_152, ConstraintConfig())
+
+
+def feed(constraint: GrammarConstraint, tokenizer: Tokenizer, text: str) -> None:
+    for token in tokenizer.encode(text).ids:
+        assert constraint.allowed()[token], f"{tokenizer.decode([token])!r} is not allowed"
+        constraint.accept(token)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text"),
+    [
+        (OutputConstraint(json_schema=json.dumps(SCHEMA)), '{"name":"Ann","age":42}'),
+        (OutputConstraint(json_object=True), '{"a":[1,{"b":null}]}'),
+        (OutputConstraint(regex=r"[a-z]{3}-\d{2}"), "abc-42"),
+        (OutputConstraint(regex=r"^[a-z]{3}$"), "abc"),
+        (OutputConstraint(grammar='start: "a" "b"+ "c"'), "abbbc"),
+        (OutputConstraint(choice=ChoiceList(values=["yes", "no", '"quoted"\n'])), '"quoted"\n'),
+    ],
+    ids=["schema", "object", "regex", "anchored-regex", "grammar", "choice"],
+)
+def test_a_fitting_text_is_allowed_and_completes(
+    compiler: ConstraintCompiler, tokenizer: Tokenizer, constraint: OutputConstraint, text: str
+) -> None:
+    state = compiler.compile(constraint)
+    feed(state, tokenizer, text)
+    assert state.is_complete()
+
+
+def test_a_number_may_end_or_go_on(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
+    state = compiler.compile(OutputConstraint(json_schema='{"type": "integer"}'))
+    feed(state, tokenizer, "4")
+    assert not state.is_complete()
+    allowed = state.allowed()
+    assert allowed[EOS]
+    assert allowed[tokenizer.encode("2").ids[0]]
+    assert not allowed[tokenizer.encode("x").ids[0]]
+
+
+def test_special_tokens_are_not_allowed_in_text(compiler: ConstraintCompiler) -> None:
+    state = compiler.compile(OutputConstraint(json_schema='{"type": "string"}'))
+    assert not np.flatnonzero(state.allowed()[:17]).size
+
+
+def test_white_space_is_not_allowed_between_json_tokens(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
+    state = compiler.compile(OutputConstraint(json_object=True))
+    assert not state.allowed()[tokenizer.encode(" ").ids[0]]
+    assert not state.allowed()[tokenizer.encode("\n").ids[0]]
+
+
+def test_states_of_one_grammar_are_independent(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
+    constraint = OutputConstraint(regex="abc")
+    first = compiler.compile(constraint)
+    feed(first, tokenizer, "abc")
+    assert not compiler.compile(constraint).is_complete()
+
+
+def test_what_the_grammar_cannot_express_is_left_to_the_validator(
+    compiler: ConstraintCompiler, tokenizer: Tokenizer
+) -> None:
+    schema = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True, "not": {"const": []}}
+    feed(compiler.compile(OutputConstraint(json_schema=json.dumps(schema))), tokenizer, "[1,1]")
+
+
+def test_boolean_schemas_are_taken(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
+    feed(compiler.compile(OutputConstraint(json_schema="true")), tokenizer, '{"a":1}')
+
+
+def test_a_schema_that_contains_itself_is_taken(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
+    schema = {"type": "object", "properties": {"child": {"$ref": "#"}}, "additionalProperties": False}
+    feed(compiler.compile(OutputConstraint(json_schema=json.dumps(schema))), tokenizer, '{"child":{"child":{}}}')
+
+
+@pytest.mark.parametrize("regex", ["((a{1,1000}){1,1000}){1,1000}b", "(a*)*b", "(a|aa)+$"])
+def test_a_regex_that_others_choke_on_costs_nothing(
+    compiler: ConstraintCompiler, tokenizer: Tokenizer, regex: str
+) -> None:
+    feed(compiler.compile(OutputConstraint(regex=regex)), tokenizer, "a" * 200)
+
+
+def deep(levels: int) -> str:
+    return '{"items":' * levels + "{}" + "}" * levels
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        OutputConstraint(),
+        OutputConstraint(json_schema="{"),
+        OutputConstraint(json_schema="[]"),
+        OutputConstraint(json_schema="nan"),
+        OutputConstraint(json_schema='{"type": "foo"}'),
+        OutputConstraint(json_schema='{"$ref": "http://example.com/schema"}'),
+        OutputConstraint(json_schema='{"$ref": "#"}'),
+        OutputConstraint(json_schema='{"$ref": "#/nowhere"}'),
+        OutputConstraint(json_schema='{"type": "string", "pattern": "("}'),
+        OutputConstraint(json_schema=deep(150)),
+        OutputConstraint(json_schema=deep(3000)),
+        OutputConstraint(regex="("),
+        OutputConstraint(regex="(?=look)a"),
+        OutputConstraint(grammar="start: nowhere"),
+        OutputConstraint(grammar="\x00"),
+        OutputConstraint(grammar="start: start"),
+        OutputConstraint(choice=ChoiceList()),
+        OutputConstraint(choice=ChoiceList(values=["a", ""])),
+    ],
+    ids=lambda constraint: str(constraint).strip()[:40],
+)
+def test_a_bad_constraint_is_a_typed_error(compiler: ConstraintCompiler, constraint: OutputConstraint) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        compiler.compile(constraint)
+    assert caught.value.reason == "INVALID_CONSTRAINT"
+    assert caught.value.field == "constraint"
+
+
+def test_a_constraint_that_is_too_long_is_refused_unread(compiler: ConstraintCompiler) -> None:
+    with pytest.raises(InvalidRequest, match="65536 are allowed"):
+        compiler.check_size(OutputConstraint(json_schema=" " * 70_000))
+
+
+def test_the_librarys_own_switches_are_not_the_callers(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
+    schema = {"x-guidance": {"whitespace_flexible": True}, "type": "object"}
+    state = compiler.compile(OutputConstraint(json_schema=json.dumps(schema)))
+    assert not state.allowed()[tokenizer.encode("\n").ids[0]]
+
+
+def test_a_token_that_does_not_fit_is_an_error(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
+    state = compiler.compile(OutputConstraint(regex="abc"))
+    with pytest.raises(InvalidRequest, match="does not fit"):
+        state.accept(tokenizer.encode("x").ids[0])
