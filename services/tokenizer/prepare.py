@@ -10,7 +10,6 @@ from services.tokenizer.config import TokenizerConfig
 from services.tokenizer.conversation import Message, turn_starts, without_oldest
 from services.tokenizer.loaded_model import LoadedModel
 from services.tokenizer.rendering import render
-from services.tokenizer.special_tokens import Piece
 from services.tokenizer.splice import splice
 from stagemesh.runtime.errors import InvalidRequest
 
@@ -38,7 +37,7 @@ def prepare_prompt(model: LoadedModel, prompt: str, max_tokens: int) -> Prepared
     """A raw prompt; its author may write special tokens. Raises InvalidRequest EMPTY_PROMPT or PROMPT_TOO_LONG."""
     started = time.perf_counter()
     try:
-        _require_possible([Piece(prompt)], model, max_tokens)
+        _require_possible(len(prompt), model, max_tokens)
         token_ids = model.encode_raw(prompt, add_bos=True)
         _require_fit(token_ids, max_tokens)
     except TooLong as error:
@@ -91,15 +90,13 @@ class _Attempt:
         self._template_us = self._encode_us = 0
 
     def __call__(self, messages: Sequence[Message], num_cut: int) -> Prepared:
+        _require_possible(sum(len(message.content) for message in messages), self._model, self._max_tokens)
         started = time.perf_counter()
         pieces = render(self._model, messages, self._config.template_timeout_s)
         self._template_us += _us_since(started)
         started = time.perf_counter()
-        try:
-            _require_possible(pieces, self._model, self._max_tokens)
-            token_ids, session_tokens = splice(self._model, pieces, self._stored_ids)
-        finally:
-            self._encode_us += _us_since(started)
+        token_ids, session_tokens = splice(self._model, pieces, self._stored_ids)
+        self._encode_us += _us_since(started)
         _require_fit(token_ids, self._max_tokens)
         return Prepared(
             token_ids=token_ids,
@@ -119,9 +116,8 @@ def prompt_too_long(error: TooLong, max_tokens: int, *, field: str, keep_recent:
     )
 
 
-def _require_possible(pieces: Sequence[Piece], model: LoadedModel, max_tokens: int) -> None:
-    """Spare the encoding of what cannot fit: no token stands for more than max_token_bytes bytes."""
-    num_chars = sum(len(piece.text) for piece in pieces if piece.special_id is None)
+def _require_possible(num_chars: int, model: LoadedModel, max_tokens: int) -> None:
+    """Spare all work on what cannot fit: no token stands for more than max_token_bytes characters."""
     if num_chars > max_tokens * model.max_token_bytes:
         raise TooLong(num_chars // model.max_token_bytes, exact=False)
 
