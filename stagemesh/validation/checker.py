@@ -76,6 +76,10 @@ class Checker:
         except LimitExceeded:
             raise too_complex() from None
 
+    async def call(self, name: str, constraint: Constraint, anchors: Sequence[Anchor], **extra: Any) -> Any:
+        """The result of another handler of the sandbox. Raises LimitExceeded, too."""
+        return await self._call(name, {**request_data(constraint, anchors), **extra})
+
     async def _call(self, name: str, argument: dict[str, Any]) -> Any:
         argument["limits"] = self._limits
         key = hashlib.blake2b(json.dumps([name, argument]).encode(), digest_size=16).digest()

@@ -1,0 +1,46 @@
+"""The `corrector` section of the configuration."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from stagemesh.runtime.config import Section
+from stagemesh.validation.checker import CheckerConfig
+from stagemesh.validation.limits import Limits
+from stagemesh.validation.sandbox import SandboxConfig
+
+
+class CorrectorConfig(Section):
+    listen: str = ""
+    """`host:port`; empty: the first of `addresses.corrector`."""
+    num_workers: int = Field(default=1, ge=1, le=64)
+    """Processes that repair and check texts."""
+    worker_memory_mb: int = Field(default=1_024, ge=256)
+    """Address space of such a process."""
+    repair_timeout_ms: float = Field(default=2_000.0, gt=0)
+    """What repairing and checking one text may take."""
+    max_waiting: int = Field(default=256, ge=1)
+    """Calls that may wait for a process; further ones are refused."""
+    max_text_bytes: int = Field(default=1_048_576, ge=1)
+    max_regenerations: int = Field(default=2, ge=0)
+    """Regenerations for one request, whatever it allows."""
+    max_new_tokens: int = Field(default=512, ge=1)
+    """Tokens of a regenerated answer where the request sets no limit."""
+    default_timeout_s: float = Field(default=30.0, gt=0)
+    """For calls without a deadline."""
+    min_regeneration_ms: float = Field(default=500.0, ge=0)
+    """With less time left no regeneration is begun."""
+    max_prompt_issues: int = Field(default=8, ge=1)
+    """Issues that the regeneration is told."""
+    max_prompt_answer_chars: int = Field(default=4_000, ge=1)
+    """Characters of the rejected answer that the regeneration is shown."""
+
+    def sandbox(self) -> SandboxConfig:
+        return SandboxConfig(
+            num_workers=self.num_workers,
+            memory_bytes=self.worker_memory_mb * 1024 * 1024,
+            max_waiting=self.max_waiting,
+        )
+
+    def checker(self) -> CheckerConfig:
+        return CheckerConfig(limits=Limits(max_text_bytes=self.max_text_bytes), timeout_s=self.repair_timeout_ms / 1000)

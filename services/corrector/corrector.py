@@ -1,0 +1,109 @@
+"""The chain: deterministic repair → verdict → regeneration → repair → verdict, within attempts and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from services.corrector.config import CorrectorConfig
+from services.corrector.fidelity import kept_where_sound, regeneration_changes
+from services.corrector.regenerate import Regenerator
+from services.corrector.repair import Repair
+from services.corrector.repairer import Repairer
+from stagemesh.api.common.v1.common_pb2 import Usage
+from stagemesh.api.corrector.v1 import corrector_pb2
+from stagemesh.runtime.deadline import Deadline
+from stagemesh.runtime.errors import StagemeshError
+from stagemesh.runtime.telemetry import get_logger
+from stagemesh.validation.anchors import Anchor
+from stagemesh.validation.constraint import Constraint
+from stagemesh.validation.verdict import Issue, Severity
+
+RESERVE_S = 0.3
+"""Kept back from the model, so that its answer can still be checked and sent before the caller's deadline."""
+
+log = get_logger(__name__)
+
+
+@dataclass
+class Correction:
+    """What came out: `repair.verdict` is about `repair.text`, and `repair.changes` lead to it."""
+
+    repair: Repair
+    num_regenerations: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+    def note(self, rule: str, message: str) -> None:
+        """Say something about the way in the verdict, without making it better or worse."""
+        note = Issue(pointer="", rule=rule, message=message, severity=Severity.WARNING)
+        verdict = replace(self.repair.verdict, issues=(*self.repair.verdict.issues, note))
+        self.repair = replace(self.repair, verdict=verdict)
+
+
+class Corrector:
+    def __init__(self, repairer: Repairer, regenerator: Regenerator, config: CorrectorConfig) -> None:
+        self._repairer = repairer
+        self._regenerator = regenerator
+        self._config = config
+
+    async def correct(
+        self,
+        request: corrector_pb2.CorrectRequest,
+        constraint: Constraint,
+        anchors: Sequence[Anchor],
+        deadline: Deadline,
+    ) -> Correction:
+        """The best text that can be had. Raises what `Checker` raises; an engine that fails is only noted."""
+        correction = Correction(await self._repairer.repair(request.text, constraint, anchors))
+        allowed = min(request.max_regenerations, self._config.max_regenerations)
+        for attempt in range(1, allowed + 1):
+            if correction.repair.verdict.valid:
+                break
+            if deadline.remaining_s() < RESERVE_S + self._config.min_regeneration_ms / 1000:
+                correction.note("regeneration.late", "there was no time left to ask the model again")
+                break
+            if not await self._attempt(correction, attempt, request, constraint, anchors, deadline):
+                break
+        return correction
+
+    async def _attempt(
+        self,
+        correction: Correction,
+        attempt: int,
+        request: corrector_pb2.CorrectRequest,
+        constraint: Constraint,
+        anchors: Sequence[Anchor],
+        deadline: Deadline,
+    ) -> bool:
+        """Ask the model once; gives whether asking again makes sense."""
+        last = correction.repair
+        try:
+            within = Deadline(deadline.at_s - RESERVE_S)
+            answer = await self._regenerator.regenerate(request, constraint, last, attempt, within)
+        except StagemeshError as error:
+            log.warning("not regenerated", reason=error.reason, problem=error.message)
+            correction.note("regeneration.failed", f"the model could not be asked again: {error}")
+            return False
+        correction.num_regenerations += 1
+        correction.usage.prompt_tokens += answer.usage.prompt_tokens
+        correction.usage.completion_tokens += answer.usage.completion_tokens
+        correction.usage.cached_tokens += answer.usage.cached_tokens
+        if not answer.complete:
+            correction.note("regeneration.truncated", "the model's new answer was cut before its end and is not used")
+            return True
+        renewed = await self._repairer.repair(answer.text, constraint, anchors)
+        if renewed.verdict.valid:
+            faithful = await self._faithful(last, renewed, constraint, anchors)
+            changes = tuple(regeneration_changes(last, faithful, request.text))
+            correction.repair = replace(faithful, changes=changes)
+        return True
+
+    async def _faithful(
+        self, last: Repair, renewed: Repair, constraint: Constraint, anchors: Sequence[Anchor]
+    ) -> Repair:
+        """The new answer, with what nobody complained about as it was before, if that is valid too."""
+        text = kept_where_sound(last, renewed)
+        if text is None:
+            return renewed
+        kept = await self._repairer.repair(text, constraint, anchors)
+        return kept if kept.verdict.valid and not kept.changes else renewed

@@ -1,0 +1,47 @@
+"""The corrector as a process part: its sandbox, its engines and its life."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import grpc
+
+from services.corrector.config import CorrectorConfig
+from services.corrector.corrector import Corrector
+from services.corrector.engine_client import EngineClient
+from services.corrector.regenerate import Regenerator
+from services.corrector.renderer import RendererSet
+from services.corrector.repairer import Repairer
+from services.corrector.servicer import CorrectorServicer
+from stagemesh.api.corrector.v1 import corrector_pb2, corrector_pb2_grpc
+from stagemesh.runtime.mesh_config import MeshConfig
+from stagemesh.validation.checker import Checker
+from stagemesh.validation.sandbox import Sandbox
+
+
+class CorrectorService:
+    service_names: Sequence[str] = (corrector_pb2.DESCRIPTOR.services_by_name["CorrectorService"].full_name,)
+
+    def __init__(self, mesh: MeshConfig, config: CorrectorConfig) -> None:
+        self._config = config
+        self._sandbox = Sandbox("services.corrector.worker", config.sandbox())
+        self._engines = EngineClient(mesh.addresses.engine, mesh.max_message_bytes)
+        repairer = Repairer(Checker(self._sandbox, config.checker()))
+        regenerator = Regenerator(RendererSet(mesh), self._engines, config)
+        self._corrector = Corrector(repairer, regenerator, config)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        corrector_pb2_grpc.add_CorrectorServiceServicer_to_server(
+            CorrectorServicer(self._corrector, self._config), server
+        )
+
+    async def start(self) -> None:
+        """Ready without engines and model files: they are needed for regenerations only."""
+        await self._sandbox.warm_up()
+
+    async def drain(self, grace_s: float) -> None:
+        """Nothing to hand over: calls end within their deadlines."""
+
+    async def close(self) -> None:
+        await self._engines.close()
+        await self._sandbox.close()

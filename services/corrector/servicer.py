@@ -1,0 +1,50 @@
+"""CorrectorService: from messages to corrections and back."""
+
+from __future__ import annotations
+
+from services.corrector.config import CorrectorConfig
+from services.corrector.corrector import Corrector
+from stagemesh.api.corrector.v1 import corrector_pb2, corrector_pb2_grpc
+from stagemesh.runtime.deadline import Deadline
+from stagemesh.runtime.errors import InvalidRequest
+from stagemesh.runtime.interceptors import Context
+from stagemesh.validation.messages import anchors_of, constraint_of, verdict_message
+
+
+class CorrectorServicer(corrector_pb2_grpc.CorrectorServiceServicer):
+    def __init__(self, corrector: Corrector, config: CorrectorConfig) -> None:
+        self._corrector = corrector
+        self._config = config
+
+    async def Correct(self, request: corrector_pb2.CorrectRequest, context: Context) -> corrector_pb2.CorrectResponse:
+        """Raises InvalidRequest for what cannot be enforced; Exhausted or Unavailable when nothing can be said."""
+        if request.max_regenerations and not request.request_id:
+            raise InvalidRequest("MISSING_ID", "request_id must be given", field="request_id")
+        remaining_s = context.time_remaining()
+        correction = await self._corrector.correct(
+            request,
+            constraint_of(request.constraint),
+            anchors_of(request.anchors),
+            Deadline.after(self._config.default_timeout_s if remaining_s is None else remaining_s),
+        )
+        repair = correction.repair
+        return corrector_pb2.CorrectResponse(
+            text=repair.text,
+            value=repair.verdict.value,
+            valid=repair.verdict.valid,
+            changes=[
+                # `from` is a keyword in Python, so it cannot be named in the call.
+                corrector_pb2.Change(
+                    **{"from": change.before},
+                    pointer=change.pointer,
+                    to=change.after,
+                    reason=change.reason,
+                    confidence=change.confidence,
+                    step=change.step,
+                )
+                for change in repair.changes
+            ],
+            verdict=verdict_message(repair.verdict),
+            usage=correction.usage,
+            regenerations=correction.num_regenerations,
+        )
