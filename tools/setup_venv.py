@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from collections import deque
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +26,8 @@ CONTAINED = {"mesh": ("mesh", "dev"), "dev": ("dev",)}
 
 INPUTS = ("pyproject.toml", "constraints.txt")
 MIN_VERSION = (3, 11)
+SHOWN = ("Downloading", "Building", "Installing collected")
+"""Lines of pip that tell how far it is."""
 
 
 def fingerprint() -> str:
@@ -45,10 +48,18 @@ def is_installed(extra: str) -> bool:
 
 
 def pip(*arguments: str) -> None:
-    """Run the environment's pip; it says little, and ends this program when it fails."""
-    command = [str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    result = subprocess.run([*command, "-c", str(ROOT / "constraints.txt"), *arguments], cwd=ROOT, check=False)
-    if result.returncode:
+    """Run the environment's pip; shows what is downloaded, and pip's own words only when it fails."""
+    command = [str(VENV / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
+    command += ["--progress-bar", "off", "-c", str(ROOT / "constraints.txt"), *arguments]
+    last_lines: deque[str] = deque(maxlen=30)
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            last_lines.append(line)
+            if line.strip().startswith(SHOWN):
+                say("  " + line.strip()[:100])
+    if process.returncode:
+        sys.stderr.writelines(last_lines)
         raise SystemExit(
             f"setup: pip could not install {arguments[-1]}; its message stands above. "
             "A first installation needs a network, later ones do not."

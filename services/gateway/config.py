@@ -52,9 +52,13 @@ class GatewayConfig(Section):
     """Sequences waiting in every engine of a model from which on new requests count as over capacity."""
 
     tokenizer_timeout_s: float = Field(default=2.0, gt=0)
+    """Budget of one call to the tokenizer."""
     cache_timeout_s: float = Field(default=0.1, gt=0)
+    """Budget of one call to the cache; then the request runs cold."""
     validator_timeout_s: float = Field(default=2.0, gt=0)
+    """Budget of one verdict; then the answer is marked unvalidated."""
     corrector_timeout_s: float = Field(default=30.0, gt=0)
+    """Budget of one correction; then the verdict is returned."""
     engine_wait_s: float = Field(default=20.0, gt=0)
     """How long a request waits for an engine when none is up (a restart takes seconds)."""
     engine_max_attempts: int = Field(default=4, ge=1)

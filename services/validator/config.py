@@ -24,15 +24,19 @@ class ValidatorConfig(Section):
     max_remembered: int = Field(default=512, ge=0)
     """Verdicts that are kept for repeated questions."""
     max_text_bytes: int = Field(default=1_048_576, ge=1)
+    """Longest text that is checked."""
     max_constraint_bytes: int = Field(default=262_144, ge=1)
+    """Longest schema or expression."""
     max_depth: int = Field(default=128, ge=1, le=200)
     """Nesting of a JSON text or schema."""
     max_issues: int = Field(default=20, ge=1)
     """Issues in a verdict."""
     max_anchors: int = Field(default=64, ge=0)
+    """Anchors of one request."""
     max_anchor_keys: int = Field(default=20_000, ge=1)
     """Keys of all anchors of a request together."""
     max_key_chars: int = Field(default=256, ge=1)
+    """Longest key of an anchor."""
 
     def sandbox(self) -> SandboxConfig:
         return SandboxConfig(

@@ -15,11 +15,17 @@ class Addresses(Section):
     """Where each service listens, as `host:port`. A host name with several addresses stands for several replicas."""
 
     gateway: str = "127.0.0.1:50051"
+    """The public gRPC API; workers reach it there."""
     tokenizer: tuple[str, ...] = ("127.0.0.1:50052",)
+    """Replicas of the tokenizer."""
     engine: tuple[str, ...] = ("127.0.0.1:50053",)
+    """Replicas of the engine."""
     cache: tuple[str, ...] = ("127.0.0.1:50054",)
+    """Replicas of the cache."""
     validator: tuple[str, ...] = ("127.0.0.1:50055",)
+    """Replicas of the validator."""
     corrector: tuple[str, ...] = ("127.0.0.1:50056",)
+    """Replicas of the corrector."""
     candidate_engine: tuple[str, ...] = ()
     """Engines that run the shadow candidate; they never answer a caller."""
 
@@ -66,6 +72,7 @@ class MeshConfig(Section):
     state_dir: Path | None = None
     """Folder for logs, embedded servers' data and SQLite files; set by `stagemesh up`."""
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
+    """Least important lines that are logged: DEBUG, INFO, WARNING or ERROR."""
     log_prompts: bool = False
     """Write prompts and answers to the logs."""
     mesh_token: SecretStr = SecretStr("")
@@ -86,6 +93,7 @@ class MeshConfig(Section):
     kafka_bootstrap: str = ""
     """`host:port[,host:port]` of a Kafka-protocol broker."""
     kafka_topic_prefix: str = ""
+    """Put before each topic name, so that several meshes can share a broker."""
 
     model_dir: Path | None = None
     """Folder of pulled models; none: `stagemesh/models` below the user's cache folder."""
@@ -94,6 +102,7 @@ class MeshConfig(Section):
     aliases: dict[str, str] = Field(default_factory=dict)
     """Other names for models, e.g. `gpt-4o-mini: smollm2-135m-instruct`."""
     default_model: str = DEFAULT_MODEL
+    """The model of requests that name none."""
     serve: dict[str, int] = Field(default_factory=dict)
     """Engines to start per model; empty: one for the default model."""
     shadow: ShadowConfig = ShadowConfig()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +66,6 @@ def _config_path(given: Path | None) -> Path | None:
 def _check_sections(source: Source) -> None:
     """Read each service's section with the service's own model: a bad key is told before anything starts."""
     for name in SERVICES:
-        if importlib.util.find_spec(f"services.{name}.config") is None:
-            continue
         model: type[Section] = getattr(importlib.import_module(f"services.{name}.config"), f"{name.capitalize()}Config")
         source.section(name, model)
 

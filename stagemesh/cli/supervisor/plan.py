@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -55,8 +54,7 @@ def instances(mesh: MeshConfig) -> list[Instance]:
         )
         shadow = [candidate, Instance(name="differ", service="differ")]
     plain = [Instance(name=name, service=name) for name in ("cache", "validator", "corrector", "worker")]
-    everything = [Instance(name="tokenizer", service="tokenizer"), *engines, *plain, *shadow]
-    return [each for each in everything if importlib.util.find_spec(f"services.{each.service}.__main__")]
+    return [Instance(name="tokenizer", service="tokenizer"), *engines, *plain, *shadow]
 
 
 def port_names(mesh: MeshConfig) -> list[str]:
