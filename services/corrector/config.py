@@ -22,6 +22,7 @@ class CorrectorConfig(Section):
     max_waiting: int = Field(default=256, ge=1)
     """Calls that may wait for a process; further ones are refused."""
     max_text_bytes: int = Field(default=1_048_576, ge=1)
+    """Longest text that is repaired."""
     max_regenerations: int = Field(default=2, ge=0)
     """Regenerations for one request, whatever it allows."""
     max_new_tokens: int = Field(default=512, ge=1)

@@ -15,6 +15,7 @@ class WorkerConfig(Section):
     max_attempts: int = Field(default=5, ge=1)
     """Failed runs after which a request is dead-lettered. Waiting for capacity does not count."""
     first_backoff_s: float = Field(default=0.5, gt=0)
+    """First pause before a failed run is tried again; each further one is longer."""
     max_backoff_s: float = Field(default=15.0, gt=0)
     """Pauses grow from the first to the longest; a gateway that says when to come back is obeyed."""
     wait_budget_s: float = Field(default=3600.0, gt=0)
