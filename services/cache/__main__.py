@@ -16,13 +16,11 @@ def main() -> None:
     try:
         source = read_source()
         mesh, config = source.shared(MeshConfig), source.section("cache", CacheConfig)
+        service = CacheService(mesh.ledger_url, config)
     except ConfigError as error:
         die(str(error))
-    if not mesh.ledger_url:
-        die("the cache service needs a Redis for sessions: set ledger_url (STAGEMESH_LEDGER_URL)")
     configure_logging(instance=process_identity("cache").instance, level=mesh.log_level)
     address = config.listen or mesh.addresses.cache[0]
-    service = CacheService(mesh.ledger_url, config)
     run(serve(service, mesh, address, option="cache.listen (STAGEMESH_CACHE__LISTEN)"))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import grpc
-from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -14,23 +13,25 @@ from services.cache.redis_guard import RedisGuard
 from services.cache.servicer import CacheServicer
 from services.cache.session_store import SessionStore
 from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc
+from stagemesh.runtime import redis_client
 from stagemesh.runtime.breaker import BreakerConfig
 from stagemesh.runtime.errors import Unavailable
+from stagemesh.runtime.redis_client import Redis
 from stagemesh.runtime.telemetry import get_logger
 
 log = get_logger(__name__)
 
 
 def connect(url: str, config: CacheConfig) -> Redis:
-    """A client with timeouts; one immediate retry replaces a connection that a restarted server has closed."""
+    """A client with timeouts; one immediate retry replaces a connection that a restarted server has closed.
+
+    Raises ConfigError for a missing or malformed URL.
+    """
     timeout_s = config.redis_timeout_ms / 1000
-    client: Redis = Redis.from_url(
-        url,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        retry=Retry(NoBackoff(), 1),
-        max_connections=config.max_redis_calls,
+    client = redis_client.connect(
+        url, command_timeout_s=timeout_s, connect_timeout_s=timeout_s, max_connections=config.max_redis_calls
     )
+    client.set_retry(Retry(NoBackoff(), 1))  # all that this service sends may run twice
     return client
 
 

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from redis.asyncio import Redis
-
 from services.cache.config import CacheConfig
 from services.cache.encoding import pack_messages, pack_tokens, unpack_messages, unpack_tokens
 from services.cache.keys import TenantKeys
@@ -20,6 +18,7 @@ from services.cache.root import Root, RootReader
 from services.cache.session import Committed, Opened, PageEnd, SessionEntry, StoredSession, Turn
 from stagemesh.api.common.v1.common_pb2 import ChatMessage, ModelIdentity
 from stagemesh.runtime.errors import Exhausted, Forbidden, Precondition
+from stagemesh.runtime.redis_client import Redis
 
 MAX_SEEN = 64
 """Commits per session that are remembered, so that a repeated one is recognized."""

@@ -49,6 +49,10 @@ class _Child:
         self._process = process
         self._stdin, self._stdout = process.stdin, process.stdout
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
+
     async def call(self, frame: dict[str, Any]) -> Any:
         self._stdin.write(encode(frame))
         await self._stdin.drain()
@@ -116,6 +120,7 @@ class Sandbox:
         healthy = False
         started_s = 0.0
         try:
+            self._idle = [None if child is not None and child.has_ended else child for child in self._idle]
             self._idle.sort(key=lambda child: child is not None)
             child = self._idle.pop() or await self._start()
             started_s = time.monotonic()
