@@ -135,21 +135,10 @@ async def test_a_bad_token_or_model_fails_its_stream_alone_and_until_its_end(stu
     call.cancel()
 
 
-async def test_a_call_has_a_bounded_number_of_streams_and_idle_ones_make_room(default_model_files: ModelFiles) -> None:
-    async with tokenizer(max_streams=3, stream_idle_s=3_600) as stub:
-        answers = await exchange(stub, [[chunk(name, [40]) for name in "abcd"], [chunk("a", [40], end=True)]])
-        refused = [answer.stream_id for answer in answers if answer.error.reason]
-        assert refused == ["d"]
-        assert {answer.error.reason for answer in answers if answer.stream_id == "d"} == {"TOO_MANY_STREAMS"}
-    async with tokenizer(max_streams=3, stream_idle_s=1e-9) as stub:
-        answers = await exchange(stub, [[chunk(name, [40]) for name in "abcd"]])
-        assert [answer.error.reason for answer in answers] == [""] * 4
-
-
 async def test_a_caller_who_does_not_read_is_slowed_down_and_loses_nothing(default_model_files: ModelFiles) -> None:
     async with tokenizer(max_pending_chars=1_024) as stub:
         call = stub.Detokenize(timeout=TIMEOUT_S)
-        num_chunks, ids = 2_000, [19556] * 200
+        num_chunks, ids = 400, [19556] * 200
 
         async def write() -> None:
             for number in range(num_chunks):

@@ -21,7 +21,7 @@ def test_splitting_at_special_tokens_first_changes_nothing(model: LoadedModel) -
     reference = model.file.build()
     wrong = [
         text
-        for text in (*HARD_STRINGS, *cases(NUM_CASES, seed=21))
+        for text in (*HARD_STRINGS, *cases(600, seed=21))
         if model.encode_raw(text, add_bos=True) != reference.encode(text).ids
     ]
     assert wrong == []
@@ -47,7 +47,7 @@ def test_known_token_ids_of_the_published_tokenizer(model: LoadedModel) -> None:
 def test_a_run_of_blanks_beyond_the_fast_librarys_stack_is_still_encoded(
     model: LoadedModel, reference_model: LoadedModel
 ) -> None:
-    text = " " * 1_000_000
+    text = " " * 600_000
     assert model.encoder.encode(text) == reference_model.encoder.encode(text)
 
 
