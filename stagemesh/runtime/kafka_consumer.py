@@ -54,8 +54,9 @@ class ConsumerConfig:
     first_backoff_s: float = 0.2
     max_backoff_s: float = 10.0
     poll_timeout_s: float = 0.2
-    stall_s: float = 1.0
-    """With all handlers busy for so long, the partitions are paused."""
+    stall_s: float = 5.0
+    """With all handlers busy for so long, the partitions are paused, so that polling (and with it the group's
+    rebalancing) goes on. After a pause it takes up to a second until records come again."""
     session_timeout_s: float = 6.0
     """After so long without a heartbeat, another member of the group takes over."""
 
@@ -288,18 +289,23 @@ def consumer_settings(
     bootstrap: str, group: str, config: ConsumerConfig, settings: Settings | None = None
 ) -> dict[str, Any]:
     """librdkafka's settings for a member of `group`: positions are stored by hand and committed every second."""
-    return {
-        **client_settings(bootstrap, settings),
-        "group.id": group,
+    merged: dict[str, Any] = {
         "auto.offset.reset": "earliest",
         "enable.auto.commit": True,
         "auto.commit.interval.ms": 1000,
         "enable.auto.offset.store": False,
-        "partition.assignment.strategy": "range,roundrobin",
-        "session.timeout.ms": int(config.session_timeout_s * 1000),
-        "heartbeat.interval.ms": int(config.session_timeout_s * 1000 / 6),
         "max.poll.interval.ms": 300_000,
         "fetch.wait.max.ms": 10,
         "queued.max.messages.kbytes": 16 * 1024,
         "fetch.max.bytes": 8 * 1024 * 1024,
+        **client_settings(bootstrap, settings),
+        "group.id": group,
+    }
+    if merged.get("group.protocol") == "consumer":  # then the broker decides about the rest
+        return merged
+    return {
+        "partition.assignment.strategy": "range,roundrobin",
+        "session.timeout.ms": int(config.session_timeout_s * 1000),
+        "heartbeat.interval.ms": int(config.session_timeout_s * 1000 / 6),
+        **merged,
     }

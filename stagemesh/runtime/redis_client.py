@@ -30,7 +30,8 @@ def connect(
 
     A caller waits at most `command_timeout_s` for a free connection, `connect_timeout_s` for the server and
     `command_timeout_s` for a reply; a tighter budget is set per call with `asyncio.timeout`. Commands are never
-    retried here, because not all of them may run twice. Raises ConfigError for a missing or malformed URL.
+    retried here, because not all of them may run twice. A blocking command (XREAD BLOCK) keeps its connection for
+    that long, so give such readers a client of their own. Raises ConfigError for a missing or malformed URL.
     """
     if not url:
         raise ConfigError(f"{purpose}_url: a Redis URL is needed, e.g. STAGEMESH_REDIS_URL=redis://127.0.0.1:6379/0")
@@ -45,6 +46,8 @@ def connect(
         "health_check_interval": 0,
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,  # the same replies from every server since Redis 2, and no handshake before the first command
+        # Naming the library to the server costs two round trips and a search of the installed packages each time.
+        "driver_info": None,
         **({} if kind is UnixDomainSocketConnection else {"socket_keepalive": True}),
         **given,
         "decode_responses": False,
