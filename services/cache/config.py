@@ -25,7 +25,9 @@ class CacheConfig(Section):
     lease_ttl_s: int = Field(default=600, ge=1)
     """How long an engine may reuse pages under a lease's salt."""
     redis_budget_ms: float = Field(default=50.0, gt=0)
-    """How long a lookup may hold up a request; then the request runs cold."""
+    """How long looking for reusable pages may hold up a request; then it runs cold."""
+    session_budget_ms: float = Field(default=250.0, gt=0)
+    """How long opening a session may hold up a request; then it runs without its conversation."""
     commit_budget_ms: float = Field(default=200.0, gt=0)
     """The same for commits, listings and erasures, which are off the caller's path."""
     redis_timeout_ms: float = Field(default=2_000.0, gt=0)

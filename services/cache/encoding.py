@@ -15,10 +15,6 @@ def pack_messages(messages: Sequence[ChatMessage]) -> bytes:
     return struct.pack("<I", len(messages)) + ChatMessages(messages=messages).SerializeToString() if messages else b""
 
 
-def unpack_messages(entries: Iterable[bytes]) -> list[ChatMessage]:
-    return [message for entry in entries if entry for message in ChatMessages.FromString(entry[4:]).messages]
-
-
 def pack_tokens(token_ids: Iterable[int]) -> bytes:
     """u32 little endian each."""
     return _little_endian(array("I", token_ids)).tobytes()

@@ -28,6 +28,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         self._guard = guard
         self._config = config
         self._lookup_s = config.redis_budget_ms / 1000
+        self._open_s = config.session_budget_ms / 1000
         self._change_s = config.commit_budget_ms / 1000
 
     async def OpenSession(
@@ -35,7 +36,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
     ) -> cache_pb2.OpenSessionResponse:
         self._check_ids(request.tenant_id, request.session_id, request.user_id)
         opened = await self._guard.call(
-            self._store.open(request.tenant_id, request.session_id, request.user_id, request.model), self._lookup_s
+            self._store.open(request.tenant_id, request.session_id, request.user_id, request.model), self._open_s
         )
         return cache_pb2.OpenSessionResponse(
             session=_session(opened.session) if opened.session else None, lease=self._lease(opened)

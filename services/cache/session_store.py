@@ -11,12 +11,12 @@ from importlib.resources import files
 from typing import Any
 
 from services.cache.config import CacheConfig
-from services.cache.encoding import pack_messages, pack_tokens, unpack_messages, unpack_tokens
+from services.cache.encoding import pack_messages, pack_tokens, unpack_tokens
 from services.cache.keys import TenantKeys
 from services.cache.lease import LeaseStamp, salt_of
 from services.cache.root import Root, RootReader
 from services.cache.session import Committed, Opened, PageEnd, SessionEntry, StoredSession, Turn
-from stagemesh.api.common.v1.common_pb2 import ChatMessage, ModelIdentity
+from stagemesh.api.common.v1.common_pb2 import ChatMessages, ModelIdentity
 from stagemesh.runtime.errors import Exhausted, Forbidden, Precondition
 from stagemesh.runtime.redis_client import Redis
 
@@ -207,14 +207,13 @@ def _refuse(state: bytes) -> None:
 
 
 def _stored(
-    session_id: str, now_ms: int, fields: list[bytes], turns: list[bytes], tokens: bytes, ttl_ms: int
+    session_id: str, now_ms: int, fields: list[bytes], messages: bytes, tokens: bytes, ttl_ms: int
 ) -> StoredSession:
-    user, version, created_ms, updated_ms, head = fields[:5]
-    messages: list[ChatMessage] = unpack_messages((head, *turns))
+    user, version, created_ms, updated_ms = fields[:4]
     return StoredSession(
         session_id=session_id,
         user_id=user.decode(),
-        messages=messages,
+        messages=ChatMessages.FromString(messages).messages,
         token_ids=unpack_tokens(tokens),
         version=int(version),
         created_ms=int(created_ms),

@@ -22,7 +22,12 @@ from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc
 from stagemesh.api.common.v1.common_pb2 import ChatMessage, ModelIdentity
 
 MODEL = ModelIdentity(model="smollm2", revision="weights-1", tokenizer_hash="vocab-1", precision="float32")
-PATIENT: dict[str, Any] = {"redis_budget_ms": 5_000.0, "commit_budget_ms": 5_000.0, "root_refresh_ms": 0.0}
+PATIENT: dict[str, Any] = {
+    "redis_budget_ms": 5_000.0,
+    "session_budget_ms": 5_000.0,
+    "commit_budget_ms": 5_000.0,
+    "root_refresh_ms": 0.0,
+}
 """Budgets that a busy test machine cannot exceed by accident."""
 
 Stub = cache_pb2_grpc.CacheServiceStub
@@ -379,7 +384,7 @@ async def test_without_redis_the_service_starts_refuses_and_recovers_by_itself(t
 
 
 async def test_a_redis_that_hangs_holds_up_nobody_and_is_used_again_afterwards(empty_valkey: Valkey) -> None:
-    config = {"redis_budget_ms": 50.0, "breaker_open_ms": 50.0, "redis_timeout_ms": 500.0, "max_redis_calls": 4}
+    config = {"session_budget_ms": 50.0, "breaker_open_ms": 50.0, "redis_timeout_ms": 500.0, "max_redis_calls": 4}
     async with cache(empty_valkey.url, **config) as stub:
         await eventually_opens(stub)
         os.kill(empty_valkey.pid, signal.SIGSTOP)

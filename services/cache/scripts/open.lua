@@ -1,7 +1,8 @@
 -- Reads a session; with touch = 1 as activity of its user, which postpones its expiry.
 -- KEYS: session, turns, seen, tokens of the caller's model, sessions, gone, gone-user.
 -- ARGV: session_id, user_id, now_ms, ttl_s, touch.
--- Gives {state, gone, gone_user, fields, turns, tokens, ttl_ms}; state is 'ok', 'none' or 'user' (another user's).
+-- Gives {state, gone, gone_user, fields, messages, tokens, ttl_ms}; state is 'ok', 'none' or 'user' (another user's).
+-- The messages are one `ChatMessages`: encoded ones in a row are the encoding of all of them together.
 local session, turns, seen, tokens, sessions, gone, gone_user = unpack(KEYS)
 local session_id, user_id, now_ms, ttl_s, touch = unpack(ARGV)
 
@@ -25,5 +26,6 @@ end
 
 local stored_tokens = ''
 if tokens == tokens_key then stored_tokens = redis.call('GET', tokens) or '' end
-return {'ok', count(gone), count(gone_user), fields, redis.call('LRANGE', turns, 0, -1), stored_tokens,
-  redis.call('PTTL', session)}
+local messages = {string.sub(fields[5], 5)}
+for _, entry in ipairs(redis.call('LRANGE', turns, 0, -1)) do table.insert(messages, string.sub(entry, 5)) end
+return {'ok', count(gone), count(gone_user), fields, table.concat(messages), stored_tokens, redis.call('PTTL', session)}

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cache.encoding import pack_messages, pack_tokens, unpack_messages, unpack_tokens
+from services.cache.encoding import pack_messages, pack_tokens, unpack_tokens
 from services.cache.keys import TenantKeys, netstrings
 from services.cache.lease import LeaseStamp, parse_lease_id, salt_of
-from stagemesh.api.common.v1.common_pb2 import ChatMessage, ModelIdentity
+from stagemesh.api.common.v1.common_pb2 import ChatMessage, ChatMessages, ModelIdentity
 from stagemesh.runtime.errors import InvalidRequest
 
 AWKWARD = st.text(alphabet=st.sampled_from("a1:,{}\n\0林"), max_size=6)
@@ -44,9 +44,11 @@ def test_tokens_are_little_endian() -> None:
     assert pack_tokens([1, 0x01020304]) == bytes([1, 0, 0, 0, 4, 3, 2, 1])
 
 
-def test_messages_survive_packing() -> None:
+def test_packed_messages_in_a_row_are_all_of_them_together() -> None:
     messages = [ChatMessage(role="user", content="你好\0"), ChatMessage(role="assistant", content="", name="n")]
-    assert unpack_messages([pack_messages(messages), b"", pack_messages(messages[:1])]) == [*messages, messages[0]]
+    first, second = pack_messages(messages), pack_messages(messages[:1])
+    assert first[:4] == bytes([2, 0, 0, 0])
+    assert list(ChatMessages.FromString(first[4:] + second[4:]).messages) == [*messages, messages[0]]
     assert pack_messages([]) == b""
 
 
