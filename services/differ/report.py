@@ -76,7 +76,7 @@ def report(database_url: str, since: datetime | None = None, *, num_examples: in
 def _report(connection: Connection, wanted: Sequence[ColumnElement[bool]], num_examples: int) -> Report:
     compared = (*wanted, columns.similarity.is_not(None))
     by_error = select(columns.error, func.count()).where(*wanted, columns.similarity.is_(None)).group_by(columns.error)
-    errors: dict[str, int] = dict(connection.execute(by_error).tuples().all())
+    errors: dict[str, int] = {reason: count for reason, count in connection.execute(by_error)}  # noqa: C416  typed rows
     ordered = select(columns.similarity).where(*compared).order_by(columns.similarity)
     similarities = [float(value) for value in connection.scalars(ordered)]
     count = len(similarities)
@@ -108,9 +108,8 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
 def _histogram(connection: Connection, compared: Sequence[ColumnElement[bool]]) -> dict[str, int]:
     position = columns.first_divergent_token
     bucket = case(*((position.between(first, last), label) for label, first, last in BUCKETS), else_="none")
-    counted: dict[str, int] = dict(
-        connection.execute(select(bucket, func.count()).where(*compared).group_by(bucket)).tuples().all()
-    )
+    grouped = select(bucket, func.count()).where(*compared).group_by(bucket)
+    counted: dict[str, int] = {label: count for label, count in connection.execute(grouped)}  # noqa: C416  typed rows
     return {label: counted.get(label, 0) for label in ("none", *(label for label, _, _ in BUCKETS))}
 
 

@@ -89,6 +89,8 @@ def run_attached(options: UpOptions, settings: MeshSettings, *, wait_s: float, a
 
 def stop(supervisor: subprocess.Popen[bytes], settings: MeshSettings) -> None:
     """End the supervisor with all its processes; a second Ctrl-C kills it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it is being done
     if supervisor.poll() is not None:
         return
     supervisor.send_signal(signal.SIGTERM)
