@@ -26,8 +26,6 @@ CONTAINED = {"mesh": ("mesh", "dev"), "dev": ("dev",)}
 
 INPUTS = ("pyproject.toml", "constraints.txt")
 MIN_VERSION = (3, 11)
-SHOWN = ("Downloading", "Building", "Installing collected")
-"""Lines of pip that tell how far it is."""
 
 
 def fingerprint() -> str:
@@ -56,7 +54,7 @@ def pip(*arguments: str) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             last_lines.append(line)
-            if line.strip().startswith(SHOWN):
+            if tells_progress(line.strip()):
                 say("  " + line.strip()[:100])
     if process.returncode:
         sys.stderr.writelines(last_lines)
@@ -64,6 +62,11 @@ def pip(*arguments: str) -> None:
             f"setup: pip could not install {arguments[-1]}; its message stands above. "
             "A first installation needs a network, later ones do not."
         )
+
+
+def tells_progress(line: str) -> bool:
+    """Whether a line of pip says how far it is: a larger download, or the installation at the end."""
+    return (line.startswith("Downloading") and " MB" in line) or line.startswith("Installing collected")
 
 
 def build_requirements() -> list[str]:
