@@ -54,8 +54,10 @@ class GatewayConfig(Section):
     tokenizer_timeout_s: float = Field(default=2.0, gt=0)
     """Budget of one call to the tokenizer."""
     cache_timeout_s: float = Field(default=0.1, gt=0)
+    session_timeout_s: float = Field(default=0.5, gt=0)
+    """For the stored conversation: without it the answer lacks its context, so it is worth more waiting."""
     """Budget of one call to the cache; then the request runs cold."""
-    validator_timeout_s: float = Field(default=2.0, gt=0)
+    validator_timeout_s: float = Field(default=5.0, gt=0)
     """Budget of one verdict; then the answer is marked unvalidated."""
     corrector_timeout_s: float = Field(default=30.0, gt=0)
     """Budget of one correction; then the verdict is returned."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from services.gateway import metrics
@@ -124,7 +125,7 @@ class Gateway:
             running.publish(final=_rejected(job.request_id, error))  # for those who attached meanwhile
             raise
 
-    async def watch(self, tenant: Tenant, request_id: str, after_seq: int = 0) -> AsyncIterator[gateway_pb2.Event]:
+    async def watch(self, tenant: Tenant, request_id: str, after_seq: int = 0) -> AsyncGenerator[gateway_pb2.Event]:
         """Events with a greater seq of a running, deferred or ended request. Raises NotFound."""
         request_id = request_id.lower()
         running = self._find(tenant.tenant_id, request_id)
@@ -133,8 +134,9 @@ class Gateway:
             await self._entry(tenant.tenant_id, request_id)
             running = self._follow(tenant.tenant_id, request_id, after_seq)
         try:
-            async for event in running.events(after_seq):
-                yield event
+            async with aclosing(running.events(after_seq)) as events:
+                async for event in events:
+                    yield event
         finally:
             if follower:
                 running.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import grpc
 
@@ -44,6 +45,11 @@ class DetokenizerLink:
         if text.HasField("error"):
             raise from_detail(text.error)
         return text
+
+    def forget(self, stream_id: str, model: str) -> None:
+        """Free a stream that was left before its end; a full queue leaves that to the tokenizer's own limits."""
+        with contextlib.suppress(asyncio.QueueFull):
+            self._chunks.put_nowait(tokenizer_pb2.DetokenizeChunk(stream_id=stream_id, model=model, end=True))
 
     async def close(self) -> None:
         self._task.cancel()
@@ -108,13 +114,20 @@ class TextStream:
         self._stream_id = stream_id
         self._model = model
         self._epoch = 0
+        self._ended = True
         self._token_ids: list[int] = []
         self.text = ""
         self.num_reopened = 0
 
+    def leave(self) -> None:
+        """Nothing more will be fed; needed only where the end was not."""
+        if not self._ended:
+            self._link.forget(f"{self._stream_id}#{self._epoch}", self._model)
+
     async def feed(self, token_ids: list[int], *, end: bool, timeout_s: float, max_attempts: int = 4) -> str:
         """The text that `token_ids` add. Raises Unavailable when the tokenizer stays away."""
         self._token_ids.extend(token_ids)
+        self._ended = end
         send, resent = token_ids, False
         for _ in range(max_attempts):
             chunk = tokenizer_pb2.DetokenizeChunk(

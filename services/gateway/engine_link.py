@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import grpc
 
@@ -47,7 +47,7 @@ class EngineLink:
         """Tokens that this gateway's sequences may still cost: counted here, not asked for."""
         return sum(self._in_flight_tokens.values())
 
-    async def run(self, submit: engine_pb2.Submit) -> AsyncIterator[engine_pb2.SequenceDelta]:
+    async def run(self, submit: engine_pb2.Submit) -> AsyncGenerator[engine_pb2.SequenceDelta]:
         """Deltas of one sequence until its finish. Raises EngineLost when the engine goes away in between.
 
         Leaving the iteration early cancels the sequence.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from ipaddress import ip_address
 
 from services.gateway.engine_link import EngineLink, EngineLost
@@ -69,7 +70,7 @@ class Engines:
 
     async def run(
         self, model: str, submit: engine_pb2.Submit, deadline: Deadline, *, max_attempts: int, engine_wait_s: float
-    ) -> AsyncIterator[tuple[engine_pb2.SequenceDelta, int]]:
+    ) -> AsyncGenerator[tuple[engine_pb2.SequenceDelta, int]]:
         """Deltas of one sequence with the number of the attempt, without gap or repeat, whichever engines produce them.
 
         An engine that is lost is replaced by another (or itself, restarted), which continues after the tokens
@@ -85,17 +86,18 @@ class Engines:
             del submit.delivered_token_ids[:]
             submit.delivered_token_ids.extend(delivered)
             try:
-                async for delta in link.run(submit):
-                    _drop_known(delta, len(delivered))
-                    delivered.extend(delta.token_ids)
-                    aborted = delta.finish.reason == common_pb2.FINISH_REASON_ABORT
-                    if aborted:  # the engine gives it back, because it drains
-                        delta.ClearField("finish")
-                    yield delta, attempt
-                    if delta.HasField("finish"):
-                        return
-                    if aborted:
-                        break
+                async with aclosing(link.run(submit)) as deltas:
+                    async for delta in deltas:
+                        _drop_known(delta, len(delivered))
+                        delivered.extend(delta.token_ids)
+                        aborted = delta.finish.reason == common_pb2.FINISH_REASON_ABORT
+                        if aborted:  # the engine gives it back, because it drains
+                            delta.ClearField("finish")
+                        yield delta, attempt
+                        if delta.HasField("finish"):
+                            return
+                        if aborted:
+                            break
             except EngineLost:
                 log.warning("sequence continues elsewhere", sequence_id=submit.sequence_id, delivered=len(delivered))
         raise Unavailable(

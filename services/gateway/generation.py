@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import aclosing
 
 import grpc
 
@@ -82,6 +83,12 @@ class Generation:
         """
         submit = build_submit(self._job, self._prompt, output, self._deadline)
         texts = TextStream(self._peers.detokenizer, submit.sequence_id, self._job.model)
+        try:
+            await self._run(output, submit, texts)
+        finally:
+            texts.leave()
+
+    async def _run(self, output: Output, submit: engine_pb2.Submit, texts: TextStream) -> None:
         attempt = 1
         if output.token_ids:
             output.text = await self._detokenize(texts, list(output.token_ids), end=False)
@@ -92,12 +99,13 @@ class Generation:
             max_attempts=self._config.engine_max_attempts,
             engine_wait_s=self._config.engine_wait_s,
         )
-        async for delta, number in deltas:
-            attempt = number
-            if delta.HasField("finish"):
-                output.finish = delta.finish
-            if delta.token_ids or output.finish:
-                await self._extend(output, delta, texts)
+        async with aclosing(deltas):
+            async for delta, number in deltas:
+                attempt = number
+                if delta.HasField("finish"):
+                    output.finish = delta.finish
+                if delta.token_ids or output.finish:
+                    await self._extend(output, delta, texts)
         assert output.finish is not None
         self._report(output.finish, texts, attempt)
         if output.finish.HasField("error"):

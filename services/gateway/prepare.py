@@ -25,6 +25,15 @@ from stagemesh.runtime.telemetry import get_logger
 TOKENIZER_RETRIES = RetryPolicy(max_attempts=6, first_backoff_s=0.1, max_backoff_s=2.0)
 CACHE_RETRIES = RetryPolicy(max_attempts=2, first_backoff_s=0.01)
 
+REFUSALS = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.PERMISSION_DENIED,
+    }
+)
+"""What the cache service says of the request, not of itself."""
+
 log = get_logger(__name__)
 
 
@@ -106,7 +115,9 @@ async def _open_session(
     )
     try:
         with work.log_stages.measure(stages.CACHE) as measured:
-            answer = await call(peers.cache.OpenSession, request, CACHE_RETRIES, work.deadline, config.cache_timeout_s)
+            answer = await call(
+                peers.cache.OpenSession, request, CACHE_RETRIES, work.deadline, config.session_timeout_s
+            )
             measured.note(answer)
             return answer.response
     except grpc.RpcError as error:
@@ -135,7 +146,7 @@ async def _resolve(
 def _go_cold(error: grpc.RpcError, log_stages: StageLog) -> None:
     """The cache's fallback: without it a request runs cold, and says so. A request that it refuses is refused."""
     reason = from_rpc(error)
-    if error.code() in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION}:
+    if error.code() in REFUSALS:
         raise reason from error
     log.warning("cache away", error=str(reason))
     log_stages.degrade(stages.CACHE, fallback="cold", reason=reason.reason)

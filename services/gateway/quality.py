@@ -42,13 +42,16 @@ async def ensure(work: Work, prompt: Prompt, output: Output, peers: Peers, confi
     corrected = await _correct(work, prompt, output, peers, config)
     if corrected is None:
         return
-    output.validation = gateway_pb2.Validation(
-        valid=corrected.valid, issues=corrected.verdict.issues, changes=corrected.changes
-    )
     if corrected.valid:
+        output.validation = gateway_pb2.Validation(
+            valid=True, issues=corrected.verdict.issues, changes=corrected.changes
+        )
         output.engine_text = output.engine_text and corrected.text == output.text
         output.text = corrected.text
-    else:
+    else:  # the text stays what the model said, with its own verdict, and why it could not be mended
+        output.validation.issues.extend(
+            issue for issue in corrected.verdict.issues if issue.severity == validator_pb2.SEVERITY_WARNING
+        )
         work.log_stages.degrade(stages.CORRECT, fallback="verdict", reason="NOT_CORRECTED")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
@@ -71,7 +71,7 @@ class RunningRequest:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    async def events(self, after_seq: int = 0) -> AsyncIterator[gateway_pb2.Event]:
+    async def events(self, after_seq: int = 0) -> AsyncGenerator[gateway_pb2.Event]:
         """Events with a greater seq, as they come, up to and including the final one."""
         position = 0
         self.num_readers += 1

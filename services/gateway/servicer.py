@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway, error_of
@@ -43,10 +44,11 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         tenant = await self._tenant(grpc_context)
         running = await self._gateway.submit(tenant, request.request, self._deadline(grpc_context))
         try:
-            async for event in running.events():
-                if event.HasField("final") and event.final.outcome in NO_ANSWER:
-                    raise error_of(event.final)
-                yield gateway_pb2.GenerateResponse(event=event)
+            async with aclosing(running.events()) as events:
+                async for event in events:
+                    if event.HasField("final") and event.final.outcome in NO_ANSWER:
+                        raise error_of(event.final)
+                    yield gateway_pb2.GenerateResponse(event=event)
         finally:
             running.abandon()
 
@@ -69,8 +71,10 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         self, request: gateway_pb2.WatchRequest, grpc_context: Context
     ) -> AsyncIterator[gateway_pb2.WatchResponse]:
         tenant = await self._tenant(grpc_context)
-        async for event in self._gateway.watch(tenant, _request_id(request.request_id), request.after_seq):
-            yield gateway_pb2.WatchResponse(event=event)
+        watched = self._gateway.watch(tenant, _request_id(request.request_id), request.after_seq)
+        async with aclosing(watched) as events:
+            async for event in events:
+                yield gateway_pb2.WatchResponse(event=event)
 
     async def Cancel(self, request: gateway_pb2.CancelRequest, grpc_context: Context) -> gateway_pb2.CancelResponse:
         tenant = await self._tenant(grpc_context)
@@ -106,15 +110,20 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
 
 
 async def _final_or_deferred(running: RunningRequest) -> gateway_pb2.Final:
-    async for event in running.events():
-        if event.HasField("final"):
-            return event.final
-        if event.HasField("queued") and event.queued.deferred:
-            final = gateway_pb2.Final(request_id=running.request_id, outcome=common_pb2.OUTCOME_DEFERRED)
-            final.error.reason = "DEFERRED"
-            final.error.message = "accepted for later: follow it with Watch"
-            return final
+    async with aclosing(running.events()) as events:
+        async for event in events:
+            if event.HasField("final"):
+                return event.final
+            if event.HasField("queued") and event.queued.deferred:
+                return _deferred(running.request_id)
     raise Unavailable("HANDED_OVER", "this gateway stops; ask again with the same request ID", retry_after_ms=500)
+
+
+def _deferred(request_id: str) -> gateway_pb2.Final:
+    final = gateway_pb2.Final(request_id=request_id, outcome=common_pb2.OUTCOME_DEFERRED)
+    final.error.reason = "DEFERRED"
+    final.error.message = "accepted for later: follow it with Watch"
+    return final
 
 
 def _metadata(grpc_context: Context) -> dict[str, str]:
