@@ -20,7 +20,11 @@ async def serve(arguments: argparse.Namespace) -> None:
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    server.add_insecure_port(f"127.0.0.1:{arguments.port}")
+    try:
+        server.add_insecure_port(f"127.0.0.1:{arguments.port}")
+    except RuntimeError:
+        print("stagemesh: the port is taken", file=sys.stderr)  # noqa: T201  output is what a log is made of
+        raise SystemExit(78) from None
     await servicer.set("fake", health_pb2.HealthCheckResponse.SERVING)
     await server.start()
     note(arguments, "start")

@@ -1,5 +1,6 @@
 import os
 import signal
+import socket
 from pathlib import Path
 
 import psutil
@@ -7,8 +8,9 @@ import pytest
 
 from stagemesh.cli.supervisor.log_file import last_lines
 from stagemesh.cli.supervisor.mesh_file import ProcessState
+from stagemesh.cli.supervisor.ports import split_address
 from stagemesh.cli.supervisor.settings import SupervisorConfig
-from tests.contract.supervised import SETTINGS, becomes, fake_spec, supervised
+from tests.contract.supervised import SETTINGS, becomes, eventually, fake_spec, supervised
 
 READY, FAILED, BACKOFF = ProcessState.READY, ProcessState.FAILED, ProcessState.BACKOFF
 
@@ -28,6 +30,28 @@ async def test_a_configuration_error_is_told_and_not_tried_again(tmp_path: Path)
         record = await becomes(state, "a", FAILED)
     assert record.reason == "fake.key: is wrong"
     assert record.restarts == 0
+
+
+async def test_a_port_that_is_taken_between_two_runs_is_waited_for(tmp_path: Path) -> None:
+    spec = fake_spec("a")
+    async with supervised(tmp_path, [spec]) as state:
+        before = await becomes(state, "a", READY)
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            os.kill(before.pid, signal.SIGKILL)
+            await eventually(lambda: is_bound(other, spec.address), "the port is free for the other")
+            refused = await becomes(state, "a", BACKOFF, restarts=2)
+            assert refused.reason == "exit code 78: the port is taken"
+        await becomes(state, "a", READY, restarts=2)
+
+
+def is_bound(other: socket.socket, address: str) -> bool:
+    try:
+        other.bind(split_address(address))
+    except OSError:
+        return False
+    other.listen()
+    return True
 
 
 async def test_a_process_that_keeps_failing_is_tried_again_with_its_last_words_as_the_reason(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from stagemesh.cli.supervisor.settings import SupervisorConfig
 from stagemesh.cli.supervisor.spec import ProcessSpec
 
 EXIT_CONFIG = 78
-"""EX_CONFIG of sysexits.h: the same configuration would fail again, so there is no restart."""
+"""EX_CONFIG of sysexits.h: the same configuration would fail again, so there is no restart, unless it was good before:
+then a file was changed or a port taken meanwhile, and trying again finds out when that is mended."""
 
 START_PROBE_INTERVAL_S = 0.1
 PROBE_TIMEOUT_S = 2.0
@@ -46,9 +47,10 @@ class ManagedProcess:
         self._active = False
         self._ready_at: float | None = None  # monotonic, of the current run
         self._killed_for = ""
+        self._was_ready = False
 
     async def run(self) -> None:
-        """Keep the process running until `stop`, or until it ends with a configuration error."""
+        """Keep the process running until `stop`, or until its first start ends with a configuration error."""
         self._active = True
         try:
             while not self._stopping.is_set():
@@ -108,7 +110,7 @@ class ManagedProcess:
         reason = self._killed_for or describe_exit(code)
         if code > 0 and (words := self._last_words()):
             reason = f"{reason}: {words}"
-        if code == EXIT_CONFIG:
+        if code == EXIT_CONFIG and not self._was_ready:
             self._change(ProcessState.FAILED, pid=0, reason=self._last_words() or reason)
             return False
         ready_for_s = 0.0 if self._ready_at is None else time.monotonic() - self._ready_at
@@ -149,6 +151,7 @@ class ManagedProcess:
     def _note(self, health: Health) -> None:
         if health is Health.READY and self.record.state is not ProcessState.READY:
             self._ready_at = self._ready_at or time.monotonic()
+            self._was_ready = True
             self._change(ProcessState.READY)
             self._settled.set()
         elif health is not Health.READY and self.record.state is ProcessState.READY:
