@@ -14,6 +14,8 @@ import numpy.typing as npt
 from llguidance import LLMatcher, LLTokenizer
 
 from services.engine.config import ConstraintConfig
+from services.engine.schema_closing import close_objects
+from services.engine.wrap_up import EndFinder, WrapUp, allowed_tokens
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.models.tokenizer_file import TokenizerFile
 from stagemesh.runtime.errors import InvalidRequest
@@ -33,26 +35,34 @@ def invalid_constraint(message: str) -> InvalidRequest:
 class GrammarConstraint:
     """The state of one sequence's grammar."""
 
-    def __init__(self, matcher: LLMatcher) -> None:
+    def __init__(self, matcher: LLMatcher, wrap_up: WrapUp | None) -> None:
+        """With `wrap_up`, the answer is brought to its end before its tokens run out."""
         self._matcher = matcher
+        self._wrap_up = wrap_up
 
     def allowed(self) -> npt.NDArray[np.bool_]:
         """[V] of the tokenizer. Raises InvalidRequest when the grammar exceeds its limits here."""
-        mask = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
-        self._check()
-        return np.unpackbits(mask, bitorder="little").view(np.bool_)
+        allowed = allowed_tokens(self._matcher)
+        if self._matcher.is_error():
+            raise invalid_constraint(f"the grammar is too complex to go on: {self._matcher.get_error()}")
+        if self._wrap_up is not None and self._wrap_up.end:
+            allowed = np.zeros_like(allowed)
+            allowed[self._wrap_up.end[0]] = True
+        return allowed
 
     def accept(self, token: int) -> None:
         """Raises InvalidRequest when the token does not fit."""
         if not self._matcher.consume_token(token):
             raise invalid_constraint(f"output token {token} does not fit the constraint: {self._matcher.get_error()}")
+        if self._wrap_up is not None:
+            self._wrap_up.took(token, self._matcher)
 
     def is_complete(self) -> bool:
-        return bool(self._matcher.is_stopped())
+        return bool(self._matcher.is_stopped()) or self.was_cut()
 
-    def _check(self) -> None:
-        if self._matcher.is_error():
-            raise invalid_constraint(f"the grammar is too complex to go on: {self._matcher.get_error()}")
+    def was_cut(self) -> bool:
+        """Whether the answer was brought to its end because its tokens ran out."""
+        return self._wrap_up is not None and self._wrap_up.end == []
 
 
 class ConstraintCompiler:
@@ -66,6 +76,7 @@ class ConstraintCompiler:
             n_vocab=max(vocab_size, tokenizer.vocab_size),
             eos_token=list(tokenizer.eos_token_ids) or None,
         )
+        self._finder = EndFinder(tokenizer.all_token_bytes, frozenset(tokenizer.eos_token_ids))
         self._limits = llguidance.LLParserLimits(
             max_lexer_states=config.max_lexer_states,
             max_grammar_size=config.max_grammar_symbols,
@@ -81,19 +92,27 @@ class ConstraintCompiler:
                 f"it has {constraint.ByteSize()} bytes; {self._config.max_source_bytes} are allowed"
             )
 
-    def compile(self, constraint: common_pb2.OutputConstraint) -> GrammarConstraint:
-        """A fresh state of the constraint's grammar. Raises InvalidRequest. Blocks for milliseconds up to seconds."""
+    def compile(self, constraint: common_pb2.OutputConstraint, max_output_tokens: int) -> GrammarConstraint:
+        """A fresh state of the constraint's grammar, for an answer of at most `max_output_tokens`.
+
+        Blocks for milliseconds, in bad cases for seconds. Raises InvalidRequest.
+        """
+        is_json = constraint.WhichOneof("kind") in {"json_schema", "json_object"}
+        wrap_up = WrapUp(self._finder, max_output_tokens) if is_json else None
+        return GrammarConstraint(self._matcher_of(constraint), wrap_up)
+
+    def _matcher_of(self, constraint: common_pb2.OutputConstraint) -> LLMatcher:
         key = constraint.SerializeToString(deterministic=True)
         with self._lock:
             if (found := self._compiled.get(key)) is not None:
                 self._compiled.move_to_end(key)
-                return GrammarConstraint(found.deep_copy())
+                return found.deep_copy()
         built = self._build(_grammar_of(constraint))
         with self._lock:
             self._compiled[key] = built
             while len(self._compiled) > self._config.max_cached_grammars:
                 self._compiled.popitem(last=False)
-            return GrammarConstraint(built.deep_copy())
+            return built.deep_copy()
 
     def _build(self, grammar: str) -> LLMatcher:
         matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
@@ -107,7 +126,7 @@ class ConstraintCompiler:
 def _grammar_of(constraint: common_pb2.OutputConstraint) -> str:
     match constraint.WhichOneof("kind"):
         case "json_schema":
-            return _json_grammar(_parse_schema(constraint.json_schema))
+            return _json_grammar(close_objects(_parse_schema(constraint.json_schema)))
         case "json_object":
             return _json_grammar({"type": "object"})
         case "regex":

@@ -43,7 +43,8 @@ def take_token(sequence: Sequence, token: int, vocabulary: Vocabulary) -> Ending
     if stop is not None and sequence.num_output >= sequence.params.min_tokens:
         return Ending(common_pb2.FINISH_REASON_STOP, stop=stop)
     if sequence.constraint is not None and sequence.constraint.is_complete():
-        return Ending(common_pb2.FINISH_REASON_STOP)
+        was_cut = sequence.constraint.was_cut()
+        return Ending(common_pb2.FINISH_REASON_LENGTH if was_cut else common_pb2.FINISH_REASON_STOP)
     if len(sequence.tokens) >= sequence.max_total_tokens:
         return Ending(common_pb2.FINISH_REASON_LENGTH)
     return None

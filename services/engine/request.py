@@ -59,6 +59,12 @@ def check_submit(submit: engine_pb2.Submit, limits: RequestLimits) -> SamplingPa
     return parse_sampling(submit.sampling, vocab_size=limits.vocab_size)
 
 
+def max_output_tokens(submit: engine_pb2.Submit, params: SamplingParams, limits: RequestLimits) -> int:
+    """What max_tokens, the configuration and the context leave for the answer."""
+    room = limits.max_total_tokens - len(submit.token_ids)
+    return min(params.max_tokens, limits.max_output_tokens or room, room)
+
+
 def build_sequence(
     submit: engine_pb2.Submit,
     params: SamplingParams,
@@ -71,7 +77,6 @@ def build_sequence(
     Raises InvalidRequest when a delivered token does not fit the constraint or comes after the end.
     """
     num_prompt = len(submit.token_ids)
-    max_tokens = min(params.max_tokens, limits.max_output_tokens or params.max_tokens)
     sequence = Sequence(
         sequence_id=submit.sequence_id,
         owner=Owner(submit.tenant_id, submit.cache_salt),
@@ -79,7 +84,7 @@ def build_sequence(
         num_prompt=num_prompt,
         num_delivered=len(submit.delivered_token_ids),
         params=params,
-        max_total_tokens=min(num_prompt + max_tokens, limits.max_total_tokens),
+        max_total_tokens=num_prompt + max_output_tokens(submit, params, limits),
         deadline_s=_monotonic(submit.deadline_unix_us),
         constraint=constraint,
         stop=StopMatcher(params.stop),

@@ -33,6 +33,9 @@ class Constraint(Protocol):
     def is_complete(self) -> bool:
         """Whether nothing can follow."""
 
+    def was_cut(self) -> bool:
+        """Whether the answer was brought to its end because its tokens ran out."""
+
 
 @dataclass(eq=False, kw_only=True)
 class Sequence:

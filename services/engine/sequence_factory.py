@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from services.engine.constraint import ConstraintCompiler, GrammarConstraint, invalid_constraint
 from services.engine.ending import Ending
-from services.engine.request import RequestLimits, build_sequence, check_identity, check_submit
+from services.engine.request import RequestLimits, build_sequence, check_identity, check_submit, max_output_tokens
 from services.engine.sampling_params import SamplingParams
 from services.engine.sequence import Sequence
 from services.engine.vocabulary import Vocabulary
@@ -56,7 +56,9 @@ class SequenceFactory:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _compile_and_build(self, submit: engine_pb2.Submit, params: SamplingParams) -> tuple[Sequence, Ending | None]:
-        constraint = self._compiler.compile(submit.constraint) if submit.HasField("constraint") else None
+        constraint = None
+        if submit.HasField("constraint"):
+            constraint = self._compiler.compile(submit.constraint, max_output_tokens(submit, params, self._limits))
         return self._build(submit, params, constraint)
 
     def _build(
