@@ -46,6 +46,7 @@ class DifferService:
         self._outbox = Outbox(self._redis, ANSWERS_STABLE, ttl_s=1, max_entries=1, prefix=prefix)  # only removes
         self._consumer = EventConsumer(
             bootstrap=mesh.kafka_bootstrap,
+            settings=mesh.kafka_settings,
             group=prefix + GROUP,
             topics=[ANSWERS_STABLE.name(prefix)],
             redis=self._redis,

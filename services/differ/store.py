@@ -35,8 +35,9 @@ class PairStore:
 
     async def add(self, pair: Pair) -> bool:
         """Store one pair durably; False if its request has a row already, which stays as it is."""
-        statement = self._insert(shadow_pairs).values(**_row(pair)).on_conflict_do_nothing()
-        return bool(await self._run(lambda connection: connection.execute(statement).rowcount))
+        insert = self._insert(shadow_pairs).values(**_row(pair)).on_conflict_do_nothing()
+        statement = insert.returning(shadow_pairs.c.request_id)
+        return await self._run(lambda connection: connection.execute(statement).first()) is not None
 
     async def count(self) -> int:
         statement = select(func.count()).select_from(shadow_pairs)

@@ -27,12 +27,13 @@ class WorkerService:
         prefix = mesh.kafka_topic_prefix
         self._redis = connect(mesh.ledger_url)
         self._gateway = GatewayClient(mesh.addresses.gateway, config.run_timeout_s)
-        self._producer = EventProducer(mesh.kafka_bootstrap)
+        self._producer = EventProducer(mesh.kafka_bootstrap, settings=mesh.kafka_settings)
         runner = DeferredRunner(
             self._gateway, self._producer, DEFERRED_DEAD.name(prefix), WaitBudget(config.wait_budget_s)
         )
         self._consumer = EventConsumer(
             bootstrap=mesh.kafka_bootstrap,
+            settings=mesh.kafka_settings,
             group=prefix + GROUP,
             topics=[DEFERRED.name(prefix)],
             redis=self._redis,

@@ -87,7 +87,7 @@ class EventProducer:
         self._loop = asyncio.get_running_loop()
         self._producer = Producer(
             {
-                **client_settings(bootstrap, settings),
+                **client_settings(bootstrap, {k: v for k, v in (settings or {}).items() if not k.startswith("group.")}),
                 "acks": "all",
                 "enable.idempotence": False,  # the mock broker's is partial, and consumers deduplicate by request ID
                 "linger.ms": 5,

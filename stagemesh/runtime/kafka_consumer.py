@@ -101,6 +101,7 @@ class EventConsumer:
         self._in_flight: set[asyncio.Task[None]] = set()
         self._by_request: dict[tuple[str, str], asyncio.Future[None]] = {}
         self._stopping = asyncio.Event()
+        self._grace_s = 0.0
         self._paused = False
         self._task: asyncio.Task[None] | None = None
 
@@ -116,15 +117,10 @@ class EventConsumer:
 
         What has not ended is cancelled and will be delivered again.
         """
+        self._grace_s = grace_s
         self._stopping.set()
-        if self._task is None:
-            return
-        if self._in_flight:
-            await asyncio.wait(self._in_flight, timeout=grace_s)
-        for task in self._in_flight:
-            task.cancel()
-        await asyncio.gather(*self._in_flight, return_exceptions=True)
-        await self._task
+        if self._task is not None:
+            await self._task
         self._thread.shutdown()
 
     async def run(self) -> None:
@@ -141,15 +137,16 @@ class EventConsumer:
                 log.exception("consumer starts anew", topics=self._topics)
                 await self._sleep(self._backoff.backoff_s(failures))
             finally:
-                await self._drained()
+                # Positions can be stored while the consumer is open, so it stays open until its events have ended.
+                await self._settle()
                 await self._in_thread(consumer.close)
 
     async def _consume(self, consumer: Consumer) -> None:
         while not self._stopping.is_set():
             timeout_s = 0.0 if await self._hold(consumer) else self._config.poll_timeout_s
             message = await self._in_thread(partial(consumer.poll, timeout_s))
-            if message is None:
-                continue
+            if message is None or self._stopping.is_set():
+                continue  # what is not begun is delivered again
             error = message.error()
             if error is None:
                 self._begin(consumer, message)
@@ -161,7 +158,7 @@ class EventConsumer:
     async def _hold(self, consumer: Consumer) -> bool:
         """Wait while all handlers are busy; pauses the partitions when that takes long. Whether they are still busy."""
         if self._full():
-            await asyncio.wait(self._in_flight, timeout=self._config.stall_s, return_when=asyncio.FIRST_COMPLETED)
+            await self._wait_for_room(self._config.stall_s)
         full = self._full()
         if full != self._paused:
             assigned = consumer.assignment()
@@ -270,9 +267,20 @@ class EventConsumer:
         for item in partitions:
             self._trackers.pop((item.topic, item.partition), None)
 
-    async def _drained(self) -> None:
-        # Positions can be stored as long as the consumer is open, so it stays open until its events have ended.
+    async def _settle(self) -> None:
+        while self._in_flight and not self._stopping.is_set():
+            await self._wait_for_room(self._config.stall_s)
+        if self._in_flight:
+            await asyncio.wait(self._in_flight, timeout=self._grace_s)
+        for task in self._in_flight:
+            task.cancel()
         await asyncio.gather(*self._in_flight, return_exceptions=True)
+
+    async def _wait_for_room(self, timeout_s: float) -> None:
+        """Until an event ends or the consumer is told to stop."""
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait({*self._in_flight, stopped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
 
     async def _sleep(self, seconds: float) -> None:
         try:

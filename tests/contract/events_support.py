@@ -17,9 +17,10 @@ from pathlib import Path
 import grpc
 import psycopg
 import pytest
+from confluent_kafka import Producer
 
 from stagemesh.embedded import kafka, valkey
-from stagemesh.runtime.kafka_client import EventProducer
+from stagemesh.runtime.kafka_client import EventProducer, client_settings
 from stagemesh.runtime.redis_client import Redis, connect, is_reachable
 
 EVENTUALLY_S = 30.0
@@ -92,6 +93,15 @@ async def connected(url: str) -> AsyncIterator[Redis]:
         yield client
     finally:
         await client.aclose()
+
+
+def make_topic(bootstrap: str, name: str) -> None:
+    """The mock broker assigns to members of the newer group protocol only topics that exist when they join."""
+    client = Producer(client_settings(bootstrap))
+    deadline = time.monotonic() + EVENTUALLY_S
+    while not client.list_topics(name, timeout=5).topics[name].partitions:
+        assert time.monotonic() < deadline, f"the topic {name} is not made"
+        time.sleep(0.05)
 
 
 @asynccontextmanager
