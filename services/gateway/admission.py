@@ -25,6 +25,7 @@ class RouteQueue:
 
     def __init__(self, config: RouteConfig) -> None:
         self._config = config
+        self._num_entered = 0
         self._num_running = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._mean_run_s = 1.0
@@ -37,9 +38,16 @@ class RouteQueue:
     def num_waiting(self) -> int:
         return len(self._waiting)
 
-    def can_admit(self) -> bool:
+    def can_enter(self) -> bool:
         """Whether a further request would run or find a place in the queue."""
-        return self._num_running < self._config.max_concurrency or len(self._waiting) < self._config.max_queue
+        return self._num_entered < self._config.max_concurrency + self._config.max_queue
+
+    def enter(self) -> None:
+        """Take a place, for a request that will ask for a slot; to be given back with `leave`."""
+        self._num_entered += 1
+
+    def leave(self) -> None:
+        self._num_entered -= 1
 
     @asynccontextmanager
     async def slot(self, on_place: Callable[[Place], None], report_every_s: float = 1.0) -> AsyncIterator[None]:

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from services.gateway import metrics
+from services.gateway.admission import RouteQueue
 from services.gateway.config import GatewayConfig
 from services.gateway.event_store import EventStore
 from services.gateway.follow import Follower
@@ -118,12 +119,19 @@ class Gateway:
         if over and not job.request.allow_deferral:
             return await self._attach_or_refuse(job)
         running = self._register(key, job)
+        if not over:
+            self._queue(job).enter()  # at once: other requests are looked at while this one waits for the ledger
+        started = False
         try:
-            return await self._begin(job, running, deadline, accepted_s, over=over)
+            running, started = await self._begin(job, running, deadline, accepted_s, over=over)
         except StagemeshError as error:
             self._forget(key)
             running.publish(final=_rejected(job.request_id, error))  # for those who attached meanwhile
             raise
+        finally:
+            if not over and not started:
+                self._queue(job).leave()
+        return running
 
     async def watch(self, tenant: Tenant, request_id: str, after_seq: int = 0) -> AsyncGenerator[gateway_pb2.Event]:
         """Events with a greater seq of a running, deferred or ended request. Raises NotFound."""
@@ -133,6 +141,10 @@ class Gateway:
         if running is None:
             await self._entry(tenant.tenant_id, request_id)
             running = self._follow(tenant.tenant_id, request_id, after_seq)
+        else:
+            for event in await self._earlier(running, after_seq):
+                after_seq = event.seq
+                yield event
         try:
             async with aclosing(running.events(after_seq)) as events:
                 async for event in events:
@@ -227,6 +239,7 @@ class Gateway:
         if claim.was_deferred:
             remaining_s = min(remaining_s, self._config.deferred_timeout_s)
         running = self._register((claim.tenant_id, claim.request_id), job, first_seq=delivered.next_seq)
+        self._queue(job).enter()  # beyond its bound if need be: it was accepted before
         self._start(job, running, Deadline.after(remaining_s), time.monotonic(), delivered, keep_events=True)
         return running
 
@@ -258,9 +271,13 @@ class Gateway:
 
     # --- inside
 
+    def _queue(self, job: Job) -> RouteQueue:
+        return self._runner.queues[job.route_name]
+
     def _is_over(self, job: Job) -> bool:
-        queue = self._runner.queues[job.route_name]
-        return not queue.can_admit() or self._runner.peers.engines.is_over(job.model, self._config.engine_queue_limit)
+        return not self._queue(job).can_enter() or self._runner.peers.engines.is_over(
+            job.model, self._config.engine_queue_limit
+        )
 
     async def _attach_or_refuse(self, job: Job) -> RunningRequest:
         """Over capacity and not to be deferred: only a request that was accepted before can still be answered."""
@@ -278,7 +295,8 @@ class Gateway:
 
     async def _begin(
         self, job: Job, running: RunningRequest, deadline: Deadline, accepted_s: float, *, over: bool
-    ) -> RunningRequest:
+    ) -> tuple[RunningRequest, bool]:
+        """The request to follow, and whether this gateway has started to work on it."""
         durable = job.explicit_id or job.request.resumable or over
         try:
             begun, final = await self._runner.ledger.call(
@@ -291,20 +309,20 @@ class Gateway:
                     "the ledger is away: requests with an ID of their own, resumable and deferred ones wait for it",
                     retry_after_ms=1_000,
                 ) from error
-            return self._start(job, running, deadline, accepted_s, Delivered(), in_ledger=False)
+            return self._start(job, running, deadline, accepted_s, Delivered(), in_ledger=False), True
         if begun is Begun.MISMATCH:
             raise _reused(job)
         if begun is Begun.NEW and over:
-            return await self._defer_now(job, running, deadline, accepted_s)
+            return await self._defer_now(job, running, deadline, accepted_s), False
         if begun is Begun.NEW:
             keep_events = job.request.resumable
-            return self._start(job, running, deadline, accepted_s, Delivered(), keep_events=keep_events)
+            return self._start(job, running, deadline, accepted_s, Delivered(), keep_events=keep_events), True
         self._forget((job.tenant_id, job.request_id))
         if final is not None:
             running.publish(final=final)
         else:
             self._follow_into(running)
-        return running
+        return running, False
 
     async def _defer_now(
         self, job: Job, running: RunningRequest, deadline: Deadline, accepted_s: float
@@ -360,6 +378,7 @@ class Gateway:
         try:
             await self._runner.work(work, in_ledger=in_ledger)
         finally:
+            self._queue(work.job).leave()
             self._forget(key)
             if work.running.done:
                 self._remember(key, work.running)
@@ -396,6 +415,18 @@ class Gateway:
         running.attach_task(task)
         self._followers.add(task)
         task.add_done_callback(self._followers.discard)
+
+    async def _earlier(self, running: RunningRequest, after_seq: int) -> list[gateway_pb2.Event]:
+        """Stored events of runs before this one."""
+        earlier: list[gateway_pb2.Event] = []
+        while after_seq + 1 < running.first_seq:
+            stored = await self._runner.ledger.call(self._events.read(running.tenant_id, running.request_id, after_seq))
+            fresh = [event for event in stored if event.seq < running.first_seq]
+            if not fresh:
+                break
+            earlier.extend(fresh)
+            after_seq = fresh[-1].seq
+        return earlier
 
     async def _entry(self, tenant_id: str, request_id: str) -> Entry:
         entry = await self._runner.ledger.call(self._ledger.lookup(tenant_id, request_id))

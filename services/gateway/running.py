@@ -21,7 +21,8 @@ class RunningRequest:
         self.num_readers = 0
         self.keep = False
         """Somebody may come back for it: it goes on without readers."""
-        self._first_seq = first_seq
+        self.first_seq = first_seq
+        """Events before this one are in the event store, if anywhere: an earlier run published them."""
         self._events: list[gateway_pb2.Event] = []
         self._news = asyncio.Event()
         self._final: asyncio.Future[gateway_pb2.Final] = asyncio.get_running_loop().create_future()
@@ -40,7 +41,7 @@ class RunningRequest:
     @property
     def last_seq(self) -> int:
         """The seq of the newest event."""
-        return self._events[-1].seq if self._events else self._first_seq - 1
+        return self._events[-1].seq if self._events else self.first_seq - 1
 
     @property
     def done(self) -> bool:
