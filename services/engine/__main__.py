@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
 from services.engine.config import EngineConfig
-from services.engine.service import EngineService
 from stagemesh.runtime.config import ConfigError, read_source
 from stagemesh.runtime.errors import die
 from stagemesh.runtime.identity import process_identity
@@ -13,6 +14,11 @@ from stagemesh.runtime.telemetry import configure_logging
 
 
 def main() -> None:
+    # Compute threads that spin while they wait fall to a fifth of their speed as soon as another process is busy
+    # (docs/decisions/0011). OpenMP reads this when torch is imported, so torch is imported after it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from services.engine.service import EngineService
+
     try:
         source = read_source()
         mesh, config = source.shared(MeshConfig), source.section("engine", EngineConfig)
