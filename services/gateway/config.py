@@ -52,6 +52,8 @@ class GatewayConfig(Section):
     """Sequences waiting in every engine of a model from which on new requests count as over capacity."""
 
     tokenizer_timeout_s: float = Field(default=2.0, gt=0)
+    tokenizer_wait_s: float = Field(default=15.0, gt=0)
+    """How long a stream waits for text when no tokenizer is up (a restart takes seconds)."""
     """Budget of one call to the tokenizer."""
     cache_timeout_s: float = Field(default=0.1, gt=0)
     session_timeout_s: float = Field(default=0.5, gt=0)

@@ -9,6 +9,7 @@ import grpc
 
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2, tokenizer_pb2_grpc
 from stagemesh.runtime.channel import call_metadata
+from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import Unavailable, from_detail
 from stagemesh.runtime.telemetry import get_logger
 
@@ -124,17 +125,18 @@ class TextStream:
         if not self._ended:
             self._link.forget(f"{self._stream_id}#{self._epoch}", self._model)
 
-    async def feed(self, token_ids: list[int], *, end: bool, timeout_s: float, max_attempts: int = 4) -> str:
-        """The text that `token_ids` add. Raises Unavailable when the tokenizer stays away."""
+    async def feed(self, token_ids: list[int], *, end: bool, attempt_s: float, wait_s: float) -> str:
+        """The text that `token_ids` add. Raises Unavailable when the tokenizer stays away for `wait_s`."""
         self._token_ids.extend(token_ids)
         self._ended = end
         send, resent = token_ids, False
-        for _ in range(max_attempts):
+        until = Deadline.after(wait_s)
+        while not until.expired():
             chunk = tokenizer_pb2.DetokenizeChunk(
                 stream_id=f"{self._stream_id}#{self._epoch}", model=self._model, token_ids=send, end=end
             )
             try:
-                answer = await self._link.exchange(chunk, timeout_s)
+                answer = await self._link.exchange(chunk, attempt_s)
             except (_CallBroke, TimeoutError):
                 self._epoch += 1
                 self.num_reopened += 1

@@ -142,7 +142,9 @@ class Generation:
 
     async def _detokenize(self, texts: TextStream, token_ids: list[int], *, end: bool) -> str:
         started_s = time.perf_counter()
-        piece = await texts.feed(token_ids, end=end, timeout_s=self._config.tokenizer_timeout_s)
+        piece = await texts.feed(
+            token_ids, end=end, attempt_s=self._config.tokenizer_timeout_s, wait_s=self._config.tokenizer_wait_s
+        )
         self._detokenize_us += int((time.perf_counter() - started_s) * 1e6)
         return piece
 

@@ -22,7 +22,8 @@ from stagemesh.runtime.errors import StagemeshError, from_rpc
 from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
 
-TOKENIZER_RETRIES = RetryPolicy(max_attempts=6, first_backoff_s=0.1, max_backoff_s=2.0)
+TOKENIZER_RETRIES = RetryPolicy(max_attempts=20, first_backoff_s=0.1, max_backoff_s=1.5)
+"""About 12 s in all: a lone tokenizer that restarts is back by then."""
 CACHE_RETRIES = RetryPolicy(max_attempts=2, first_backoff_s=0.01)
 
 REFUSALS = frozenset(
