@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from services.gateway.event_store import EventStore
 from services.gateway.follow import Follower
 from services.gateway.job import Job, make_job, resume_job
 from services.gateway.ledger import Begun, Claim, Entry, Ledger
+from services.gateway.requests import Requests
 from services.gateway.runner import Runner
 from services.gateway.running import RunningRequest
 from services.gateway.stages import StageLog
@@ -27,7 +27,6 @@ from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import (
     AlreadyExists,
     Cancelled,
-    DeadlineExceeded,
     Exhausted,
     NotFound,
     StagemeshError,
@@ -72,12 +71,8 @@ class Gateway:
         self._tenants = tenants
         self._runner = runner
         self._events = events
-        self._follower = Follower(runner.ledger, events)
-        self._requests: dict[tuple[str, str], RunningRequest] = {}
-        self._hashes: dict[tuple[str, str], bytes] = {}
-        self._ended: OrderedDict[tuple[str, str], RunningRequest] = OrderedDict()
+        self._requests = Requests(Follower(runner.ledger, events), max_ended=config.max_stored_requests)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._followers: set[asyncio.Task[None]] = set()
         self._draining = False
         self._started_s = int(time.time())
 
@@ -111,21 +106,21 @@ class Gateway:
         deadline.budget_s()
         job = make_job(tenant.tenant_id, request, self._mesh, self._config)
         key = (job.tenant_id, job.request_id)
-        if job.explicit_id and (known := self._requests.get(key)) is not None:
-            if self._hashes[key] != job.payload_hash:
+        if job.explicit_id and (known := self._requests.running(key)) is not None:
+            if self._requests.hash_of(key) != job.payload_hash:
                 raise _reused(job)
             return known
         over = self._is_over(job)
         if over and not job.request.allow_deferral:
             return await self._attach_or_refuse(job)
-        running = self._register(key, job)
+        running = self._requests.register(job)
         if not over:
             self._queue(job).enter()  # at once: other requests are looked at while this one waits for the ledger
         started = False
         try:
             running, started = await self._begin(job, running, deadline, accepted_s, over=over)
         except StagemeshError as error:
-            self._forget(key)
+            self._requests.forget(key)
             running.publish(final=_rejected(job.request_id, error))  # for those who attached meanwhile
             raise
         finally:
@@ -136,11 +131,11 @@ class Gateway:
     async def watch(self, tenant: Tenant, request_id: str, after_seq: int = 0) -> AsyncGenerator[gateway_pb2.Event]:
         """Events with a greater seq of a running, deferred or ended request. Raises NotFound."""
         request_id = request_id.lower()
-        running = self._find(tenant.tenant_id, request_id)
+        running = self._requests.find((tenant.tenant_id, request_id))
         follower = running is None
         if running is None:
             await self._entry(tenant.tenant_id, request_id)
-            running = self._follow(tenant.tenant_id, request_id, after_seq)
+            running = self._requests.follow(tenant.tenant_id, request_id, after_seq)
         else:
             for event in await self._earlier(running, after_seq):
                 after_seq = event.seq
@@ -155,7 +150,7 @@ class Gateway:
 
     async def lookup(self, tenant: Tenant, request_id: str) -> gateway_pb2.Final | None:
         """The outcome of a request; None while there is none yet. Raises NotFound."""
-        running = self._find(tenant.tenant_id, request_id.lower())
+        running = self._requests.find((tenant.tenant_id, request_id.lower()))
         if running is not None and running.done:
             return await running.final()
         if running is not None:
@@ -166,7 +161,7 @@ class Gateway:
         """End a request now; gives the outcome it has then. Raises NotFound."""
         request_id = request_id.lower()
         key = (tenant.tenant_id, request_id)
-        if (running := self._requests.get(key)) is not None:
+        if (running := self._requests.running(key)) is not None:
             running.cancel()
             return (await running.final()).outcome
         entry = await self._entry(tenant.tenant_id, request_id)
@@ -192,41 +187,7 @@ class Gateway:
                 problems[f"engine {model}"] = "no engine is up"
         return problems
 
-    # --- deferred requests and takeovers
-
-    async def run_deferred(self, tenant_id: str, request_id: str) -> gateway_pb2.Final:
-        """Run a deferred request now, for a worker. Raises Unavailable when it cannot run yet, NotFound if unknown."""
-        claim = await self._runner.ledger.call(self._ledger.claim(tenant_id, request_id, deferred=True))
-        if claim is None:
-            await self._runner.deferral.confirm(tenant_id, request_id)
-            raise NotFound("REQUEST_NOT_FOUND", f"there is no request {request_id}", field="request_id")
-        if isinstance(claim, Entry):
-            if claim.final is not None:
-                await self._runner.deferral.confirm(tenant_id, request_id)
-                return claim.final
-            raise Unavailable("REQUEST_RUNNING", "another gateway works on it", retry_after_ms=2_000)
-        running = await self.resume(claim)
-        async for event in running.events():
-            if event.HasField("queued") and event.queued.deferred:
-                raise Unavailable("STILL_OVER_CAPACITY", "it could not run yet and waits again", retry_after_ms=2_000)
-            if event.HasField("final"):
-                return event.final
-        raise Unavailable("HANDED_OVER", "this gateway stops; the request goes on elsewhere", retry_after_ms=1_000)
-
-    async def give_up(self, tenant_id: str, request_id: str, error: StagemeshError) -> gateway_pb2.Final:
-        """A worker's attempts are used up: the request is dead-lettered, unless it has ended otherwise."""
-        final = gateway_pb2.Final(request_id=request_id, outcome=common_pb2.OUTCOME_DEAD_LETTERED)
-        final.error.CopyFrom(to_detail(error))
-        await self._runner.ledger.call(self._ledger.finish(tenant_id, final, owned=False))
-        await self._runner.deferral.confirm(tenant_id, request_id)
-        return (await self._entry(tenant_id, request_id)).final or final
-
-    async def expire(self, tenant_id: str, request_id: str) -> None:
-        """A deferred request waited too long."""
-        final = gateway_pb2.Final(request_id=request_id, outcome=common_pb2.OUTCOME_EXPIRED)
-        error = DeadlineExceeded("DEFERRED_EXPIRED", "the request waited too long for capacity")
-        final.error.CopyFrom(to_detail(error))
-        await self._runner.ledger.call(self._ledger.finish(tenant_id, final, owned=False))
+    # --- takeovers
 
     async def resume(self, claim: Claim) -> RunningRequest:
         """Work on a request that this gateway has just claimed, after the events that its caller may have."""
@@ -238,17 +199,17 @@ class Gateway:
         remaining_s = claim.deadline_unix_s - time.time()
         if claim.was_deferred:
             remaining_s = min(remaining_s, self._config.deferred_timeout_s)
-        running = self._register((claim.tenant_id, claim.request_id), job, first_seq=delivered.next_seq)
+        running = self._requests.register(job, first_seq=delivered.next_seq)
         self._queue(job).enter()  # beyond its bound if need be: it was accepted before
         self._start(job, running, Deadline.after(remaining_s), time.monotonic(), delivered, keep_events=True)
         return running
 
     def working_on(self) -> list[tuple[str, str]]:
         """`(tenant, request)` of all requests in work here."""
-        return list(self._requests)
+        return self._requests.keys()
 
     def cancel_locally(self, tenant_id: str, request_id: str) -> None:
-        if (running := self._requests.get((tenant_id, request_id))) is not None:
+        if (running := self._requests.running((tenant_id, request_id))) is not None:
             running.cancel()
 
     async def drain(self, grace_s: float) -> None:
@@ -260,9 +221,7 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for task in self._followers:
-            task.cancel()
-        await asyncio.gather(*self._followers, return_exceptions=True)
+        await self._requests.close()
         for tenant_id, request_id in left:
             try:
                 await self._runner.ledger.call(self._ledger.release(tenant_id, request_id))
@@ -286,7 +245,7 @@ class Gateway:
             if entry is not None and entry.payload_hash != job.payload_hash:
                 raise _reused(job)
             if entry is not None:
-                return self._follow(job.tenant_id, job.request_id, 0)
+                return self._requests.follow(job.tenant_id, job.request_id)
         raise Exhausted(
             "QUEUE_FULL",
             f"too many {job.route_name} requests wait already; retry, or allow deferral",
@@ -317,11 +276,11 @@ class Gateway:
         if begun is Begun.NEW:
             keep_events = job.request.resumable
             return self._start(job, running, deadline, accepted_s, Delivered(), keep_events=keep_events), True
-        self._forget((job.tenant_id, job.request_id))
+        self._requests.forget((job.tenant_id, job.request_id))
         if final is not None:
             running.publish(final=final)
         else:
-            self._follow_into(running)
+            self._requests.follow_into(running)
         return running, False
 
     async def _defer_now(
@@ -332,8 +291,8 @@ class Gateway:
             error = Exhausted("QUEUE_FULL", "too many requests wait, also deferred ones", retry_after_ms=5_000)
             await self._runner.ledger.finish(job.tenant_id, _rejected(job.request_id, error))
             raise error
-        self._forget((job.tenant_id, job.request_id))
-        self._follow_into(running)
+        self._requests.forget((job.tenant_id, job.request_id))
+        self._requests.follow_into(running)
         return running
 
     def _new_work(
@@ -379,42 +338,11 @@ class Gateway:
             await self._runner.work(work, in_ledger=in_ledger)
         finally:
             self._queue(work.job).leave()
-            self._forget(key)
+            self._requests.forget(key)
             if work.running.done:
-                self._remember(key, work.running)
+                self._requests.remember(work.running)
             else:  # deferred, or handed over: readers follow it wherever it goes on
-                self._follow_into(work.running)
-
-    def _register(self, key: tuple[str, str], job: Job, *, first_seq: int = 1) -> RunningRequest:
-        running = RunningRequest(job.tenant_id, job.request_id, first_seq=first_seq)
-        running.keep = job.explicit_id or job.request.resumable or job.request.allow_deferral
-        self._requests[key], self._hashes[key] = running, job.payload_hash
-        return running
-
-    def _forget(self, key: tuple[str, str]) -> None:
-        self._requests.pop(key, None)
-        self._hashes.pop(key, None)
-
-    def _remember(self, key: tuple[str, str], running: RunningRequest) -> None:
-        self._ended[key] = running
-        while len(self._ended) > self._config.max_stored_requests:
-            self._ended.popitem(last=False)
-
-    def _find(self, tenant_id: str, request_id: str) -> RunningRequest | None:
-        key = (tenant_id, request_id)
-        return self._requests.get(key) or self._ended.get(key)
-
-    def _follow(self, tenant_id: str, request_id: str, after_seq: int) -> RunningRequest:
-        running = RunningRequest(tenant_id, request_id, first_seq=after_seq + 1)
-        self._follow_into(running)
-        return running
-
-    def _follow_into(self, running: RunningRequest) -> None:
-        running.keep = False  # a reader that leaves ends the following, not the request
-        task = asyncio.create_task(self._follower.follow(running, self._requests), name=f"follow {running.request_id}")
-        running.attach_task(task)
-        self._followers.add(task)
-        task.add_done_callback(self._followers.discard)
+                self._requests.follow_into(work.running)
 
     async def _earlier(self, running: RunningRequest, after_seq: int) -> list[gateway_pb2.Event]:
         """Stored events of runs before this one."""
@@ -435,7 +363,7 @@ class Gateway:
         return entry
 
     async def _outcome_within(self, tenant_id: str, request_id: str, seconds: float) -> common_pb2.Outcome.ValueType:
-        running = self._follow(tenant_id, request_id, 0)
+        running = self._requests.follow(tenant_id, request_id)
         try:
             async with asyncio.timeout(seconds):
                 return (await running.final()).outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from services.gateway.core import Gateway
+from services.gateway.deferred_runs import DeferredRuns
 from services.gateway.ledger import Claim
 from services.gateway.store import GuardedLedger
 from stagemesh.runtime.errors import StagemeshError, Unavailable
@@ -14,8 +15,9 @@ log = get_logger(__name__)
 
 
 class LeaseKeeper:
-    def __init__(self, gateway: Gateway, ledger: GuardedLedger, *, lease_s: float) -> None:
+    def __init__(self, gateway: Gateway, deferred: DeferredRuns, ledger: GuardedLedger, *, lease_s: float) -> None:
         self._gateway = gateway
+        self._deferred = deferred
         self._ledger = ledger
         self._lease_s = lease_s
         self._task = asyncio.create_task(self._run(), name="lease-keeper")
@@ -57,6 +59,6 @@ class LeaseKeeper:
                 try:
                     await self._gateway.resume(found)
                 except StagemeshError as error:  # the configuration no longer knows its model or route
-                    await self._gateway.give_up(tenant_id, request_id, error)
+                    await self._deferred.give_up(tenant_id, request_id, error)
             else:
                 await self._ledger.call(self._ledger.ledger.forget_lease(tenant_id, request_id))

@@ -12,6 +12,7 @@ from services.gateway.commits import SessionCommits
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway
 from services.gateway.deferral import Deferral
+from services.gateway.deferred_runs import DeferredRuns
 from services.gateway.event_store import EventStore
 from services.gateway.http.server import HttpServer
 from services.gateway.leases import LeaseKeeper
@@ -68,6 +69,15 @@ class GatewayService:
             )
             self._shadow = ShadowPublisher(answers, max_buffered=mesh.shadow.max_buffered_events)
             self._relays.append(Relay(answers, self._producer, relay))
+        runner = Runner(
+            config=config,
+            peers=peers,
+            ledger=self._ledger,
+            deferral=Deferral(self._redis, ledger, deferred, config),
+            commits=self._commits,
+            shadow=self._shadow,
+            queues={name: RouteQueue(route) for name, route in config.routes.items()},
+        )
         self.gateway = Gateway(
             mesh=mesh,
             config=config,
@@ -75,22 +85,15 @@ class GatewayService:
             tenants=Tenants(
                 lambda api_key: tenants.tenant_of(self._redis, api_key), allow_dev=_is_private(mesh, config)
             ),
-            runner=Runner(
-                config=config,
-                peers=peers,
-                ledger=self._ledger,
-                deferral=Deferral(self._redis, ledger, deferred, config),
-                commits=self._commits,
-                shadow=self._shadow,
-                queues={name: RouteQueue(route) for name, route in config.routes.items()},
-            ),
+            runner=runner,
             events=self._events,
         )
-        self._leases = LeaseKeeper(self.gateway, self._ledger, lease_s=config.lease_s)
+        self._deferred = DeferredRuns(self.gateway, runner)
+        self._leases = LeaseKeeper(self.gateway, self._deferred, self._ledger, lease_s=config.lease_s)
         self._http = HttpServer(self.gateway, config)
 
     def register(self, server: grpc.aio.Server) -> None:
-        servicer = GatewayServicer(self.gateway, self._config, self._mesh.mesh_token.get_secret_value())
+        servicer = GatewayServicer(self.gateway, self._deferred, self._config, self._mesh.mesh_token.get_secret_value())
         gateway_pb2_grpc.add_GatewayServiceServicer_to_server(servicer, server)
 
     async def start(self) -> None:
@@ -120,7 +123,7 @@ class GatewayService:
         await self._redis.aclose()
 
     async def _expire(self, entry: Entry) -> None:
-        await self.gateway.expire(entry.tenant_id, entry.request_id)
+        await self._deferred.expire(entry.tenant_id, entry.request_id)
 
 
 def _is_private(mesh: MeshConfig, config: GatewayConfig) -> bool:

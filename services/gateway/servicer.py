@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway, error_of
+from services.gateway.deferred_runs import DeferredRuns
 from services.gateway.running import RunningRequest
 from services.gateway.tenants import Tenant
 from stagemesh.api.common.v1 import common_pb2
@@ -33,8 +34,9 @@ NO_ANSWER = frozenset(
 
 
 class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
-    def __init__(self, gateway: Gateway, config: GatewayConfig, mesh_token: str) -> None:
+    def __init__(self, gateway: Gateway, deferred: DeferredRuns, config: GatewayConfig, mesh_token: str) -> None:
         self._gateway = gateway
+        self._deferred = deferred
         self._config = config
         self._mesh_token = mesh_token
 
@@ -90,8 +92,8 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         tenant_id = metadata.get("x-tenant-id", "")
         if kind == "give-up":
             error = Unavailable("ATTEMPTS_USED_UP", "the request could not be served within its attempts")
-            return gateway_pb2.CompleteResponse(final=await self._gateway.give_up(tenant_id, request_id, error))
-        return gateway_pb2.CompleteResponse(final=await self._gateway.run_deferred(tenant_id, request_id))
+            return gateway_pb2.CompleteResponse(final=await self._deferred.give_up(tenant_id, request_id, error))
+        return gateway_pb2.CompleteResponse(final=await self._deferred.run(tenant_id, request_id))
 
     async def _tenant(self, grpc_context: Context) -> Tenant:
         metadata = _metadata(grpc_context)
