@@ -216,9 +216,17 @@ def test_watch_follows_from_an_event_and_cancel_tells_the_outcome(gateway: FakeG
 
 def test_a_stream_without_an_end_is_an_error_that_names_the_way_on(gateway: FakeGateway) -> None:
     gateway.script = [delta("Par")]
-    result = run(gateway, "chat", "x")
-    assert result.exit_code == 1
-    assert "stagemesh watch" in result.stderr
+    unnamed = run(gateway, "chat", "x")
+    assert (unnamed.exit_code, "send the request again" in unnamed.stderr) == (1, True)
+    named = run(gateway, "generate", "--prompt", "x", "--request-id", "the-id")
+    assert (named.exit_code, "stagemesh watch the-id" in named.stderr) == (1, True)
+
+
+def test_a_request_has_an_id_of_its_callers_only_where_one_is_given(gateway: FakeGateway) -> None:
+    gateway.script = [final()]
+    run(gateway, "chat", "x")
+    run(gateway, "generate", "--prompt", "x", "--request-id", "the-id")
+    assert [request.request_id for request in gateway.requests] == ["", "the-id"]
 
 
 def test_a_truncated_answer_says_so(gateway: FakeGateway) -> None:

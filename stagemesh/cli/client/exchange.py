@@ -78,12 +78,15 @@ async def _follow(
             if event.WhichOneof("kind") == "final":
                 return event.final
             on_event(event)
-            if event.WhichOneof("kind") == "queued" and event.queued.deferred and not wait_deferred:
-                return gateway_pb2.Final(request_id=request_id, outcome=common_pb2.OUTCOME_DEFERRED)
+            if event.WhichOneof("kind") == "queued":
+                request_id = event.queued.request_id or request_id
+                if event.queued.deferred and not wait_deferred:
+                    return gateway_pb2.Final(request_id=request_id, outcome=common_pb2.OUTCOME_DEFERRED)
     except grpc.aio.AioRpcError as failed:
         problem = connection.explain(failed)
         outcome = OUTCOME_BY_EXIT.get(Exit(problem.exit_code))
         if outcome is None:
             raise problem from None
         return answer.refused(request_id, from_rpc(failed), outcome)
-    raise CommandError(f"the gateway ended the stream of {request_id} without an end; `stagemesh watch {request_id}`")
+    way_on = f"`stagemesh watch {request_id}` may find it" if request_id else "send the request again"
+    raise CommandError(f"the gateway broke off without an end; {way_on}")

@@ -8,16 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-import uuid_utils
 
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
-
-
-def new_request_id() -> str:
-    return str(uuid_utils.uuid7())
 
 
 def build_request(
@@ -41,7 +36,7 @@ def build_request(
         raise click.BadParameter("a --raw prompt has no system message", param_hint="--system")
     text = _checked_text(sys.stdin.read() if prompt == "-" else prompt)
     request = gateway_pb2.InferenceRequest(
-        request_id=request_id or new_request_id(),
+        request_id=request_id,  # none: the gateway makes one, and stops the request when its caller leaves
         model=model,
         session_id=session_id,
         user_id=user_id,

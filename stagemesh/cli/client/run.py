@@ -15,22 +15,26 @@ from stagemesh.cli.exits import Exit
 Exchange = Callable[[OnEvent], Awaitable[gateway_pb2.Final]]
 
 
-def run(exchange: Exchange, *, as_json: bool, stream: bool, show_stages: bool) -> Exit:
-    """The exit code of the exchange after it was shown."""
+def run(exchange: Exchange, *, as_json: bool, stream: bool, show_stages: bool, kept_id: str = "") -> Exit:
+    """The exit code of the exchange after it was shown.
+
+    `kept_id`: the ID of a request that goes on when its caller leaves; Ctrl-C then says how to stop it.
+    """
 
     async def call(on_event: OnEvent) -> gateway_pb2.Final:
         return await exchange(on_event)
 
-    if as_json:
-        final = asyncio.run(call(_ignore))
-        console.print_json(answer.as_json(final))
-        return answer.exit_of(final)
     printer = AnswerPrinter(stream=stream)
     try:
-        final = asyncio.run(call(printer.event))
+        final = asyncio.run(call(_ignore if as_json else printer.event))
     except KeyboardInterrupt:
         printer.interrupted()
+        if kept_id:
+            console.err.print(f"The request goes on; `stagemesh cancel {kept_id}` stops it.", style="dim")
         return Exit.INTERRUPTED
+    if as_json:
+        console.print_json(answer.as_json(final))
+        return answer.exit_of(final)
     printer.final(final)
     if show_stages:
         console.err.print(stage_table(final))

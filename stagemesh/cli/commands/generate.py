@@ -59,5 +59,6 @@ def command(connection: Connection, as_json: bool, stages: bool, wait: bool, **o
         as_json=as_json,
         stream=console.out.is_terminal or not may_change,
         show_stages=stages,
+        kept_id=request.request_id,
     )
     raise SystemExit(code)

@@ -31,5 +31,6 @@ def command(connection: Connection, request_id: str, after_seq: int, stages: boo
         as_json=as_json,
         stream=not after_seq,
         show_stages=stages,
+        kept_id=request_id,
     )
     raise SystemExit(code)
