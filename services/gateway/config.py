@@ -52,13 +52,13 @@ class GatewayConfig(Section):
     """Sequences waiting in every engine of a model from which on new requests count as over capacity."""
 
     tokenizer_timeout_s: float = Field(default=2.0, gt=0)
+    """Budget of one call to the tokenizer."""
     tokenizer_wait_s: float = Field(default=15.0, gt=0)
     """How long a stream waits for text when no tokenizer is up (a restart takes seconds)."""
-    """Budget of one call to the tokenizer."""
     cache_timeout_s: float = Field(default=0.1, gt=0)
+    """Budget of one call to the cache; then the request runs cold."""
     session_timeout_s: float = Field(default=0.5, gt=0)
     """For the stored conversation: without it the answer lacks its context, so it is worth more waiting."""
-    """Budget of one call to the cache; then the request runs cold."""
     validator_timeout_s: float = Field(default=5.0, gt=0)
     """Budget of one verdict; then the answer is marked unvalidated."""
     corrector_timeout_s: float = Field(default=30.0, gt=0)

@@ -93,9 +93,9 @@ class MeshConfig(Section):
     kafka_bootstrap: str = ""
     """`host:port[,host:port]` of a Kafka-protocol broker."""
     kafka_topic_prefix: str = ""
+    """Put before each topic name, so that several meshes can share a broker."""
     kafka_settings: dict[str, str | int | bool] = Field(default_factory=dict)
     """Further settings of the Kafka clients by librdkafka's names, e.g. for TLS and SASL."""
-    """Put before each topic name, so that several meshes can share a broker."""
 
     model_dir: Path | None = None
     """Folder of pulled models; none: `stagemesh/models` below the user's cache folder."""

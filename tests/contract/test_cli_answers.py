@@ -78,6 +78,13 @@ def test_chat_streams_the_answer_to_stdout_and_nothing_else(gateway: FakeGateway
     assert "detokenize" in result.stderr
 
 
+def test_what_has_streamed_stays_when_there_is_no_answer_in_the_end(gateway: FakeGateway) -> None:
+    gateway.script = [delta("Par"), DeadlineExceeded("DEADLINE_EXCEEDED", "too late")]
+    result = run(gateway, "chat", "Capital of France?")
+    assert (result.exit_code, result.stdout) == (7, "Par\n")
+    assert "replaced" not in result.stderr
+
+
 def test_the_final_text_wins_over_what_was_streamed(gateway: FakeGateway) -> None:
     gateway.script = [delta("Lyon."), final("Paris.")]
     result = run(gateway, "chat", "Capital of France?")
@@ -185,6 +192,7 @@ def test_a_refusal_is_one_sentence_or_one_object(
     answer = as_object(run(gateway, "chat", "x", "--json"))
     assert answer["outcome"] == outcome
     assert answer["error"]["reason"] == error.reason
+    assert answer["validation"]["valid"] is False
     assert [stage["name"] for stage in answer["stages"]] == TWELVE
 
 

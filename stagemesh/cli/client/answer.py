@@ -14,6 +14,8 @@ from stagemesh.runtime.errors import StagemeshError, known_code, to_detail
 STAGES = tuple(name.removeprefix("STAGE_").lower() for name, number in common_pb2.Stage.items() if number)
 """The twelve, in the order in which a request passes them."""
 
+ANSWERED = frozenset({common_pb2.OUTCOME_COMPLETE, common_pb2.OUTCOME_DEGRADED})
+
 UNVALIDATED = "the validator could not be reached in time: nothing is known about the text"
 
 EXIT_BY_OUTCOME = {
@@ -30,7 +32,7 @@ EXIT_BY_OUTCOME = {
 def exit_of(final: gateway_pb2.Final) -> Exit:
     """0 for an answer that is complete, or degraded and marked so; 1 for one that does not validate."""
     code = EXIT_BY_OUTCOME.get(final.outcome, Exit.FAILED)
-    if code is Exit.OK and not _validation(_choice(final))["valid"]:
+    if code is Exit.OK and not _validation(final)["valid"]:
         return Exit.FAILED
     return code
 
@@ -49,7 +51,7 @@ def as_json(final: gateway_pb2.Final) -> dict[str, Any]:
             "cached_tokens": final.usage.cached_tokens,
         },
         "stages": stages(final),
-        "validation": _validation(choice),
+        "validation": _validation(final),
         "ttft_ms": final.ttft_us / 1000,
         "total_ms": final.total_us / 1000,
         "model": final.model.model,
@@ -79,10 +81,11 @@ def _choice(final: gateway_pb2.Final) -> gateway_pb2.Choice:
     return final.choices[0] if final.choices else gateway_pb2.Choice()
 
 
-def _validation(choice: gateway_pb2.Choice) -> dict[str, Any]:
-    """Without schema and anchors nothing was asked of the text, so it is valid."""
+def _validation(final: gateway_pb2.Final) -> dict[str, Any]:
+    """Without schema and anchors nothing was asked of the text, so an answer is valid; no answer never is."""
+    choice = _choice(final)
     if not choice.HasField("validation"):
-        return {"valid": True, "errors": [], "corrections": []}
+        return {"valid": final.outcome in ANSWERED, "errors": [], "corrections": []}
     given = choice.validation
     errors = [_issue(issue) for issue in given.issues]
     if given.unvalidated:

@@ -35,6 +35,8 @@ class AnswerPrinter:
     def final(self, final: gateway_pb2.Final) -> None:
         """Show what the final event says beyond what has streamed: it is authoritative."""
         text = final.choices[0].text if final.choices else ""
+        if self._shown and not text:  # it ended without an answer
+            text = self._shown
         if self._shown and self._shown != text:
             self._write("\n")
             console.err.print("The answer was replaced by:", style="yellow")
