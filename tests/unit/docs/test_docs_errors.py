@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from services.gateway.http.failures import STATUS_BY_CODE, STATUS_BY_REASON
-from stagemesh.runtime.errors import StagemeshError
+from stagemesh.runtime.errors import InvalidRequest, StagemeshError
 
 ROOT = Path(__file__).parents[3]
-KINDS = {kind.__name__: kind for kind in StagemeshError.__subclasses__()}
+KINDS = {**{kind.__name__: kind for kind in StagemeshError.__subclasses__()}, "Refusal": InvalidRequest}
+"""Error classes by name, and what becomes of a refusal of `stagemesh.validation`."""
+
 REASON = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 ROW = re.compile(r"^\| `([A-Z0-9_]+)` \| ([A-Z_]+) \| (\d+) \| (.+) \|$", re.MULTILINE)
 
@@ -62,3 +64,9 @@ def test_the_table_is_sorted_and_has_no_reason_twice() -> None:
     text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     reasons = [row[0] for row in ROW.findall(text)]
     assert reasons == sorted(set(reasons))
+
+
+def test_every_documented_reason_stands_in_the_code() -> None:
+    packages = [path for name in ("services", "stagemesh") for path in (ROOT / name).rglob("*.py")]
+    code = "".join(path.read_text(encoding="utf-8") for path in packages)
+    assert [reason for reason in documented() if f'"{reason}"' not in code] == []
