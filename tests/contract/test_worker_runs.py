@@ -248,8 +248,7 @@ async def test_an_unknown_request_is_forgotten(world: World) -> None:
 
 
 async def test_sigterm_lets_running_requests_end_and_exits_with_0(world: World) -> None:
-    world.gateway.run_s = 0.5
-    await world.defer("a")
+    world.gateway.run_s = 1.0
     with process(world) as (worker, address):
         async with grpc.aio.insecure_channel(address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
@@ -266,6 +265,7 @@ async def test_sigterm_lets_running_requests_end_and_exits_with_0(world: World) 
         async def is_running() -> bool:
             return world.gateway.running == 1
 
+        await world.defer("a")
         await eventually(is_running, "the request runs")
         worker.terminate()
         assert await asyncio.to_thread(worker.wait, 20) == 0
