@@ -1,6 +1,8 @@
 """Decode speed of the engine core in process: one stream, and 16 at once, on the default model.
 
-python benchmarks/engine_decode.py [--threads 2] [--dtype float32] [--repeats 3] [--json]
+OMP_WAIT_POLICY=PASSIVE python benchmarks/engine_decode.py [--threads 2] [--dtype float32] [--repeats 3] [--json]
+
+(The service sets the wait policy itself, before torch is imported.)
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 from services.engine.sampling_params import SamplingParams
 
+NUCLEUS_SIZES = (64, 2048)
+"""How many of the most likely tokens are looked at before the whole vocabulary is sorted."""
+
 Row = npt.NDArray[np.float32]
 """Logits of one position, [V]."""
 
@@ -50,10 +53,18 @@ def support(scaled: npt.NDArray[np.float64], params: SamplingParams) -> npt.NDAr
     if 0 < params.top_k < len(kept):
         values = scaled[kept]
         kept = kept[values >= np.partition(values, -params.top_k)[-params.top_k]]
-    if params.top_p < 1:
-        values = scaled[kept]
-        order = np.lexsort((kept, -values))
-        weights = np.exp(values[order] - values.max())
-        before = np.cumsum(weights) - weights
-        kept = np.sort(kept[order[before < params.top_p * weights.sum()]])
-    return kept
+    return kept if params.top_p == 1 else _nucleus(kept, scaled[kept], params.top_p)
+
+
+def _nucleus(tokens: npt.NDArray[np.int64], values: npt.NDArray[np.float64], top_p: float) -> npt.NDArray[np.int64]:
+    """The most likely `tokens` that hold `top_p` of the mass together, ascending; ties go to the lower ID."""
+    weights = np.exp(values - values.max())
+    wanted = top_p * weights.sum()
+    for size in (*NUCLEUS_SIZES, len(values)):  # sorting the whole vocabulary costs ten times as much
+        best = np.flatnonzero(values >= np.partition(values, -size)[-size]) if size < len(values) else slice(None)
+        if size >= len(values) or weights[best].sum() > wanted:
+            break
+    order = np.lexsort((tokens[best], -values[best]))
+    sorted_weights = weights[best][order]
+    before = np.cumsum(sorted_weights) - sorted_weights
+    return np.sort(tokens[best][order[before < wanted]])

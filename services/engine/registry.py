@@ -128,7 +128,8 @@ class Registry:
     async def wait_idle(self, timeout_s: float) -> int:
         """Wait until no sequence is live, at most `timeout_s`; gives the number that still are."""
         try:
-            await asyncio.wait_for(self._idle.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
         except TimeoutError:
             return self._num_live
         return 0

@@ -48,7 +48,8 @@ class SequenceFactory:
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._executor, self._compile_and_build, submit, params)
         try:
-            return await asyncio.wait_for(work, self._compile_timeout_s)
+            async with asyncio.timeout(self._compile_timeout_s):
+                return await work
         except TimeoutError:
             raise invalid_constraint(f"it was not ready within {self._compile_timeout_s:g} s; simplify it") from None
 

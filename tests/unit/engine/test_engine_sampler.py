@@ -147,3 +147,14 @@ def test_the_logits_of_the_step_are_left_as_they_were() -> None:
     before = row.copy()
     draw(row, output=[2, 2], seed=3, repetition_penalty=1.4, logit_bias={1: 3.0}, top_k=2, temperature=0.7)
     assert (row == before).all()
+
+
+@pytest.mark.parametrize("top_p", [0.01, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("spread", [0.1, 3.0])
+def test_a_nucleus_in_a_large_vocabulary_is_what_sorting_everything_gives(top_p: float, spread: float) -> None:
+    scaled = np.round(np.random.default_rng(4).normal(size=20_000) * spread, 2)  # rounded: many ties
+    order = np.lexsort((np.arange(20_000), -scaled))
+    weights = np.exp(scaled[order] - scaled.max())
+    expected = order[np.cumsum(weights) - weights < top_p * weights.sum()]
+    kept = support(scaled, SamplingParams(top_p=top_p))
+    assert len(set(kept.tolist()) ^ set(expected.tolist())) <= 1, "the last one may hang on rounding of the sum"
