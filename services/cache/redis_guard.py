@@ -35,7 +35,7 @@ class RedisGuard:
         if len(self._running) >= self._max_calls or not self._breaker.call():
             operation.close()
             raise self._unavailable("the session store is being left alone after failures, or is overloaded")
-        task = asyncio.ensure_future(asyncio.wait_for(operation, self._timeout_s))
+        task = asyncio.ensure_future(_within(operation, self._timeout_s))
         self._running.add(task)
         task.add_done_callback(self._ended)
         await asyncio.wait({task}, timeout=budget_s)
@@ -69,3 +69,8 @@ class RedisGuard:
 
     def _unavailable(self, message: str) -> Unavailable:
         return Unavailable("CACHE_STORE_UNAVAILABLE", message, retry_after_ms=self._retry_after_ms)
+
+
+async def _within(operation: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    async with asyncio.timeout(timeout_s):
+        return await operation

@@ -33,9 +33,7 @@ class DeferredRuns:
         async with aclosing(running.events()) as events:
             async for event in events:
                 if event.HasField("queued") and event.queued.deferred:
-                    raise Unavailable(
-                        "STILL_OVER_CAPACITY", "it cannot run yet and waits again", retry_after_ms=2_000
-                    )
+                    raise Unavailable("STILL_OVER_CAPACITY", "it cannot run yet and waits again", retry_after_ms=2_000)
                 if event.HasField("final"):
                     return event.final
         raise Unavailable("HANDED_OVER", "this gateway stops; the request goes on elsewhere", retry_after_ms=1_000)

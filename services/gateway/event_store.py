@@ -43,14 +43,12 @@ class EventStore:
         self._buffer.append((stream_key(tenant_id, request_id), event))
         self._wake.set()
 
-    async def read(
-        self, tenant_id: str, request_id: str, after_seq: int, *, block_ms: int = 0
-    ) -> list[gateway_pb2.Event]:
-        """Stored events with a greater seq; waits up to `block_ms` for the first."""
+    async def read(self, tenant_id: str, request_id: str, after_seq: int) -> list[gateway_pb2.Event]:
+        """Stored events with a greater seq, at most 500."""
         key, last_id = stream_key(tenant_id, request_id), f"{after_seq}-0"
         found = cast(
             "list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]",
-            await self._redis.xread({key: last_id}, count=500, block=block_ms or None),
+            await self._redis.xread({key: last_id}, count=500),
         )
         entries = found[0][1] if found else []
         return [gateway_pb2.Event.FromString(fields[b"event"]) for _, fields in entries]

@@ -55,9 +55,10 @@ class GatewayService:
         deferred = Outbox(
             self._redis, DEFERRED, ttl_s=config.deferred_ttl_s, max_entries=config.max_deferred, prefix=prefix
         )
-        self._producer = EventProducer(mesh.kafka_bootstrap)
+        self._producer = EventProducer(mesh.kafka_bootstrap, settings=mesh.kafka_settings)
         relay = RelayConfig(republish_after_s=config.republish_after_s)
-        self._relays = [Relay(deferred, self._producer, relay, expired=self._expire)]
+        few = RelayConfig(republish_after_s=config.republish_after_s, window=32)  # so that priorities decide late
+        self._relays = [Relay(deferred, self._producer, few, expired=self._expire)]
         self._shadow: ShadowPublisher | None = None
         if mesh.shadow.candidate:
             answers = Outbox(
@@ -112,10 +113,10 @@ class GatewayService:
     async def close(self) -> None:
         await self._http.stop()
         await self._leases.close()
-        for relay in self._relays:
-            await relay.stop()
         if self._shadow is not None:
             await self._shadow.close(2.0)
+        for relay in self._relays:
+            await relay.stop()
         await self._events.close()
         await self._ledger.close(2.0)
         await self._producer.close(1.0)

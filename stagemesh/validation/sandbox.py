@@ -97,7 +97,8 @@ class Sandbox:
             raise _busy()
         self._num_waiting += 1
         try:
-            await asyncio.wait_for(self._slots.acquire(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._slots.acquire()
         except TimeoutError:
             raise _busy() from None
         finally:
@@ -125,7 +126,8 @@ class Sandbox:
             child = self._idle.pop() or await self._start()
             started_s = time.monotonic()
             frame = {"call": name, "timeout_s": timeout_s, "argument": argument}
-            answer = await asyncio.wait_for(child.call(frame), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                answer = await child.call(frame)
             healthy = True
             return answer
         except GONE as error:
@@ -147,7 +149,8 @@ class Sandbox:
             raise _unavailable() from error
         child = _Child(process)
         try:
-            await asyncio.wait_for(child.read(), self._config.start_timeout_s)
+            async with asyncio.timeout(self._config.start_timeout_s):
+                await child.read()
         except GONE as error:
             await child.end()
             raise _unavailable() from error

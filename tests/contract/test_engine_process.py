@@ -51,7 +51,8 @@ async def test_it_is_alive_at_once_ready_after_loading_and_leaves_on_sigterm_wit
                 if state.status == health_pb2.HealthCheckResponse.SERVING:
                     break
     process.send_signal(signal.SIGTERM)
-    _, stderr = await asyncio.wait_for(process.communicate(), 30)
+    async with asyncio.timeout(30):
+        _, stderr = await process.communicate()
     assert process.returncode == 0, stderr.decode()
 
 
@@ -66,7 +67,8 @@ async def test_it_is_alive_at_once_ready_after_loading_and_leaves_on_sigterm_wit
 )
 async def test_what_it_cannot_run_with_ends_it_with_78_and_a_sentence(environ: dict[str, str], sentence: str) -> None:
     process = await start({"STAGEMESH_ENGINE__LISTEN": f"127.0.0.1:{free_port()}", **environ})
-    _, stderr = await asyncio.wait_for(process.communicate(), 60)
+    async with asyncio.timeout(60):
+        _, stderr = await process.communicate()
     assert process.returncode == 78
     assert sentence in stderr.decode()
     assert "Traceback" not in stderr.decode()

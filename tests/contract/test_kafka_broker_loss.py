@@ -170,10 +170,12 @@ async def test_an_event_whose_effect_did_not_happen_comes_again_to_the_next_cons
 
     await send(producer, outbox, "a")
     first = consume(broker, outbox, redis, hang)
-    await asyncio.wait_for(begun.wait(), 30)
+    async with asyncio.timeout(30):
+        await begun.wait()
     await first.stop(0.1)
     second = consume(broker, outbox, redis, handle)
-    await asyncio.wait_for(done.wait(), 30)
+    async with asyncio.timeout(30):
+        await done.wait()
     await second.stop(5.0)
 
 
@@ -195,7 +197,8 @@ async def test_waiting_does_not_count_and_failures_do(
 
     await send(producer, outbox, "a")
     consumer = consume(broker, outbox, redis, handle, give_up=give_up)
-    await asyncio.wait_for(surrendered.wait(), 30)
+    async with asyncio.timeout(30):
+        await surrendered.wait()
     await consumer.stop(5.0)
     assert calls == [1, 1, 1, 1, 1, 2, 3]
     assert (consumer.counts.given_up, consumer.counts.handled) == (1, 0)

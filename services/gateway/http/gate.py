@@ -42,5 +42,6 @@ class Gate:
         """Let nobody in and wait up to `grace_s` for those inside; gives how many are left."""
         self.draining = True
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), grace_s)
+            async with asyncio.timeout(grace_s):
+                await self._idle.wait()
         return self._num_inside
