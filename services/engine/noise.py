@@ -1,4 +1,4 @@
-"""Noise that depends on (seed, sequence, output position) and nothing else.
+"""Noise that depends on (seed, output position) and nothing else.
 
 The draw of a token is `argmax(logits / temperature + gumbel noise)`. Each token of the vocabulary has its own noise
 value, computed from a counter, so the draw does not depend on the batch, on which tokens a filter left over, on the
@@ -17,11 +17,9 @@ MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
-def noise_key(seed: int, sequence_id: str, position: int) -> int:
+def noise_key(seed: int, position: int) -> int:
     """A 64-bit key for output position `position`."""
-    digest = hashlib.blake2b(
-        position.to_bytes(8, "little") + sequence_id.encode(), key=seed.to_bytes(8, "little"), digest_size=8
-    )
+    digest = hashlib.blake2b(position.to_bytes(8, "little"), key=seed.to_bytes(8, "little"), digest_size=8)
     return int.from_bytes(digest.digest(), "little")
 
 

@@ -60,5 +60,5 @@ def _choose(row: Row, sequence: Sequence) -> int:
         return int(row.argmax())
     scaled = row.astype(np.float64) / params.temperature
     tokens = support(scaled, params)
-    noise = gumbel(noise_key(params.seed, sequence.sequence_id, sequence.num_output), tokens)
+    noise = gumbel(noise_key(params.seed, sequence.num_output), tokens)
     return int(tokens[(scaled[tokens] + noise).argmax()])

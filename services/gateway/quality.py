@@ -29,14 +29,14 @@ async def ensure(work: Work, prompt: Prompt, output: Output, peers: Peers, confi
     """Set `output.validation`, and `output.text` where a correction made it right."""
     if not work.job.needs_validation:
         return
-    if output.finish is not None and output.finish.reason == common_pb2.FINISH_REASON_LENGTH:
-        output.validation = _truncated(work.log_stages)
-        return
     verdict = await _validate(work, output.text, peers, config)
     if verdict is None:
         output.validation = gateway_pb2.Validation(valid=False, unvalidated=True)
         return
     output.validation = gateway_pb2.Validation(valid=verdict.valid, issues=verdict.issues)
+    if output.finish is not None and output.finish.reason == common_pb2.FINISH_REASON_LENGTH:
+        _mark_truncated(output.validation, work.log_stages)
+        return
     if verdict.valid:
         return
     corrected = await _correct(work, prompt, output, peers, config)
@@ -55,14 +55,15 @@ async def ensure(work: Work, prompt: Prompt, output: Output, peers: Peers, confi
         work.log_stages.degrade(stages.CORRECT, fallback="verdict", reason="NOT_CORRECTED")
 
 
-def _truncated(log_stages: StageLog) -> gateway_pb2.Validation:
-    log_stages.degrade(stages.VALIDATE, fallback="truncated", reason="TRUNCATED")
-    issue = validator_pb2.Issue(
+def _mark_truncated(validation: gateway_pb2.Validation, log_stages: StageLog) -> None:
+    """A cut answer is no bad answer, and is not corrected; the engine may have closed it validly in its last tokens."""
+    validation.issues.add(
         rule="truncated",
-        message="the answer was cut at max_tokens before it was complete; allow more tokens",
-        severity=validator_pb2.SEVERITY_ERROR,
+        message="the answer reached max_tokens and may lack something; allow more tokens",
+        severity=validator_pb2.SEVERITY_WARNING if validation.valid else validator_pb2.SEVERITY_ERROR,
     )
-    return gateway_pb2.Validation(valid=False, issues=[issue])
+    if not validation.valid:
+        log_stages.degrade(stages.VALIDATE, fallback="truncated", reason="TRUNCATED")
 
 
 async def _validate(work: Work, text: str, peers: Peers, config: GatewayConfig) -> validator_pb2.Verdict | None:

@@ -48,18 +48,18 @@ def test_temperature_sharpens_as_defined() -> None:
 
 def test_neighbouring_keys_give_unrelated_noise() -> None:
     tokens = np.arange(20_000)
-    first, second = uniforms(noise_key(1, "a", 0), tokens), uniforms(noise_key(1, "a", 1), tokens)
+    first, second = uniforms(noise_key(1, 0), tokens), uniforms(noise_key(1, 1), tokens)
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.03
     assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) < 0.03
     assert 0 < first.min() < first.max() < 1
 
 
-def test_a_draw_depends_on_seed_sequence_and_position_alone() -> None:
+def test_a_draw_depends_on_seed_and_position_alone() -> None:
     row = row_of([1 / 50] * 50)
     assert draw(row, output=[3, 4], seed=1) == draw(row, output=[8, 9], seed=1)
     assert len({draw(row, output=[0] * i, seed=1) for i in range(40)}) > 10
     assert len({draw(row, seed=seed) for seed in range(40)}) > 10
-    assert len({draw(row, name=f"id{i}", seed=1) for i in range(40)}) > 10
+    assert len({draw(row, name=f"id{i}", seed=1) for i in range(40)}) == 1
 
 
 def test_a_filter_does_not_change_the_draw_where_it_leaves_the_token_over() -> None:
