@@ -25,7 +25,7 @@ from services.gateway.store import GuardedLedger
 from services.gateway.tenants import Tenants
 from stagemesh.api.gateway.v1 import gateway_pb2_grpc
 from stagemesh.runtime import redis_client, tenants
-from stagemesh.runtime.identity import Identity
+from stagemesh.runtime.identity import Identity, process_identity
 from stagemesh.runtime.kafka_client import EventProducer
 from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.runtime.outbox import Entry, Outbox
@@ -140,5 +140,5 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def compose(mesh: MeshConfig, config: GatewayConfig, identity: Identity) -> GatewayService:
-    return GatewayService(mesh, config, identity, await connect(mesh))
+async def compose(mesh: MeshConfig, config: GatewayConfig) -> GatewayService:
+    return GatewayService(mesh, config, process_identity("gateway"), await connect(mesh))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import grpc
-import uvloop
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from stagemesh.runtime.config import ConfigError
-from stagemesh.runtime.errors import die
 from stagemesh.runtime.interceptors import CallInterceptor
 from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.runtime.telemetry import get_logger
@@ -112,12 +110,3 @@ async def _start_unless(stopped: asyncio.Event, service: Service) -> None:
         await asyncio.gather(starting, return_exceptions=True)
         return
     starting.result()
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a service's main coroutine on uvloop; a configuration error ends the process with its sentence."""
-
-    try:
-        uvloop.run(main)
-    except ConfigError as error:
-        die(str(error))
