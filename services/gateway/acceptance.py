@@ -1,0 +1,143 @@
+"""Accepting a request: once, if there is room, and durably where that is promised."""
+
+from __future__ import annotations
+
+import time
+
+from services.gateway.admission import RouteQueue
+from services.gateway.config import GatewayConfig
+from services.gateway.job import Job, make_job
+from services.gateway.ledger import Begun, Ledger
+from services.gateway.requests import Requests
+from services.gateway.runner import Runner
+from services.gateway.running import RunningRequest
+from services.gateway.tenants import Tenant
+from services.gateway.work import Delivered
+from services.gateway.workbench import Workbench
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.gateway.v1 import gateway_pb2
+from stagemesh.runtime.deadline import Deadline
+from stagemesh.runtime.errors import AlreadyExists, Exhausted, StagemeshError, Unavailable, to_detail
+from stagemesh.runtime.mesh_config import MeshConfig
+
+QUEUE_RETRY_MS = 1_000
+
+
+class Acceptance:
+    def __init__(
+        self, mesh: MeshConfig, config: GatewayConfig, runner: Runner, requests: Requests, workbench: Workbench
+    ) -> None:
+        self._mesh = mesh
+        self._config = config
+        self._runner = runner
+        self._requests = requests
+        self._workbench = workbench
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._runner.ledger.ledger
+
+    async def accept(self, tenant: Tenant, request: gateway_pb2.InferenceRequest, deadline: Deadline) -> RunningRequest:
+        """The request as it runs here or elsewhere. Raises StagemeshError when it is refused."""
+        accepted_s = time.monotonic()
+        deadline.budget_s()
+        job = make_job(tenant.tenant_id, request, self._mesh, self._config)
+        key = (job.tenant_id, job.request_id)
+        if job.explicit_id and (known := self._requests.running(key)) is not None:
+            if self._requests.hash_of(key) != job.payload_hash:
+                raise _reused(job)
+            return known
+        over = self._is_over(job)
+        if over and not job.request.allow_deferral:
+            return await self._attach_or_refuse(job)
+        running = self._requests.register(job)
+        if not over:
+            self._queue(job).enter()  # at once: other requests are looked at while this one waits for the ledger
+        started = False
+        try:
+            running, started = await self._begin(job, running, deadline, accepted_s, over=over)
+        except StagemeshError as error:
+            self._requests.forget(key)
+            running.publish(final=_rejected(job.request_id, error))  # for those who attached meanwhile
+            raise
+        finally:
+            if not over and not started:
+                self._queue(job).leave()
+        return running
+
+    def _queue(self, job: Job) -> RouteQueue:
+        return self._runner.queues[job.route_name]
+
+    def _is_over(self, job: Job) -> bool:
+        return not self._queue(job).can_enter() or self._runner.peers.engines.is_over(
+            job.model, self._config.engine_queue_limit
+        )
+
+    async def _attach_or_refuse(self, job: Job) -> RunningRequest:
+        """Over capacity and not to be deferred: only a request that was accepted before can still be answered."""
+        if job.explicit_id:
+            entry = await self._runner.ledger.call(self._ledger.lookup(job.tenant_id, job.request_id))
+            if entry is not None and entry.payload_hash != job.payload_hash:
+                raise _reused(job)
+            if entry is not None:
+                return self._requests.follow(job.tenant_id, job.request_id)
+        raise Exhausted(
+            "QUEUE_FULL",
+            f"too many {job.route_name} requests wait already; retry, or allow deferral",
+            retry_after_ms=QUEUE_RETRY_MS,
+        )
+
+    async def _begin(
+        self, job: Job, running: RunningRequest, deadline: Deadline, accepted_s: float, *, over: bool
+    ) -> tuple[RunningRequest, bool]:
+        """The request to follow, and whether this gateway has started to work on it."""
+        durable = job.explicit_id or job.request.resumable or over
+        try:
+            begun, final = await self._runner.ledger.call(
+                self._ledger.begin(job.tenant_id, job.request, job.payload_hash, time.time() + deadline.remaining_s())
+            )
+        except Unavailable as error:
+            if durable:
+                raise Unavailable(
+                    "LEDGER_UNAVAILABLE",
+                    "the ledger is away: requests with an ID of their own, resumable and deferred ones wait for it",
+                    retry_after_ms=1_000,
+                ) from error
+            return self._workbench.start(job, running, deadline, accepted_s, Delivered(), in_ledger=False), True
+        if begun is Begun.MISMATCH:
+            raise _reused(job)
+        if begun is Begun.NEW and over:
+            return await self._defer_now(job, running, deadline, accepted_s), False
+        if begun is Begun.NEW:
+            keep_events = job.request.resumable
+            return self._workbench.start(job, running, deadline, accepted_s, Delivered(), keep_events=keep_events), True
+        self._requests.forget((job.tenant_id, job.request_id))
+        if final is not None:
+            running.publish(final=final)
+        else:
+            self._requests.follow_into(running)
+        return running, False
+
+    async def _defer_now(
+        self, job: Job, running: RunningRequest, deadline: Deadline, accepted_s: float
+    ) -> RunningRequest:
+        work = self._workbench.new_work(job, running, deadline, accepted_s, Delivered())
+        if not await self._runner.deferral.defer(work):
+            error = Exhausted("QUEUE_FULL", "too many requests wait, also deferred ones", retry_after_ms=5_000)
+            await self._runner.ledger.finish(job.tenant_id, _rejected(job.request_id, error))
+            raise error
+        self._requests.forget((job.tenant_id, job.request_id))
+        self._requests.follow_into(running)
+        return running
+
+
+def _reused(job: Job) -> AlreadyExists:
+    return AlreadyExists(
+        "REQUEST_ID_REUSED",
+        f"the request ID {job.request_id} was used for another request; take a new one",
+        field="request_id",
+    )
+
+
+def _rejected(request_id: str, error: StagemeshError) -> gateway_pb2.Final:
+    return gateway_pb2.Final(request_id=request_id, outcome=common_pb2.OUTCOME_REJECTED, error=to_detail(error))
