@@ -32,7 +32,7 @@ async def test_32_streams_at_once_say_what_each_says_alone(mesh: Mesh) -> None:
         together = await asyncio.gather(*(complete(stub, request(prompt)) for prompt in PROMPTS))
         for prompt, final in zip(PROMPTS, together, strict=True):
             alone = await complete(stub, request(prompt))
-            assert final.outcome == alone.outcome == common_pb2.OUTCOME_COMPLETE
+            assert final.outcome == alone.outcome == common_pb2.OUTCOME_COMPLETE, (final.error, alone.error)
             place = first_difference(alone, final)
             if place is None:
                 assert final.choices[0].text == alone.choices[0].text
