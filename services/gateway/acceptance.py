@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from services.gateway.admission import RouteQueue
@@ -17,7 +18,7 @@ from services.gateway.workbench import Workbench
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.deadline import Deadline
-from stagemesh.runtime.errors import AlreadyExists, Exhausted, StagemeshError, Unavailable, to_detail
+from stagemesh.runtime.errors import AlreadyExists, Exhausted, Internal, StagemeshError, Unavailable, to_detail
 from stagemesh.runtime.mesh_config import MeshConfig
 
 QUEUE_RETRY_MS = 1_000
@@ -32,13 +33,35 @@ class Acceptance:
         self._runner = runner
         self._requests = requests
         self._workbench = workbench
+        self._accepting: set[asyncio.Task[RunningRequest]] = set()
 
     @property
     def _ledger(self) -> Ledger:
         return self._runner.ledger.ledger
 
     async def accept(self, tenant: Tenant, request: gateway_pb2.InferenceRequest, deadline: Deadline) -> RunningRequest:
-        """The request as it runs here or elsewhere. Raises StagemeshError when it is refused."""
+        """The request as it runs here or elsewhere. Raises StagemeshError when it is refused.
+
+        A caller who leaves meanwhile does not break it off, since the ledger may know the request by then: that
+        caller leaves an accepted request.
+        """
+        accepting = asyncio.create_task(self._accept(tenant, request, deadline), name="accept")
+        self._accepting.add(accepting)
+        accepting.add_done_callback(self._accepting.discard)
+        try:
+            return await asyncio.shield(accepting)
+        except asyncio.CancelledError:
+            accepting.add_done_callback(_abandon)
+            raise
+
+    async def drain(self) -> None:
+        """Wait for what is being accepted; each call of the ledger has its budget."""
+        if self._accepting:
+            await asyncio.wait(self._accepting)
+
+    async def _accept(
+        self, tenant: Tenant, request: gateway_pb2.InferenceRequest, deadline: Deadline
+    ) -> RunningRequest:
         accepted_s = time.monotonic()
         deadline.budget_s()
         job = make_job(tenant.tenant_id, request, self._mesh, self._config)
@@ -56,7 +79,7 @@ class Acceptance:
         started = False
         try:
             running, started = await self._begin(job, running, deadline, accepted_s, over=over)
-        except StagemeshError as error:
+        except Exception as error:
             self._requests.forget(key)
             running.publish(final=_rejected(job.request_id, error))  # for those who attached meanwhile
             raise
@@ -139,5 +162,12 @@ def _reused(job: Job) -> AlreadyExists:
     )
 
 
-def _rejected(request_id: str, error: StagemeshError) -> gateway_pb2.Final:
-    return gateway_pb2.Final(request_id=request_id, outcome=common_pb2.OUTCOME_REJECTED, error=to_detail(error))
+def _rejected(request_id: str, error: Exception) -> gateway_pb2.Final:
+    known = error if isinstance(error, StagemeshError) else Internal("INTERNAL", "an unexpected fault in the gateway")
+    return gateway_pb2.Final(request_id=request_id, outcome=common_pb2.OUTCOME_REJECTED, error=to_detail(known))
+
+
+def _abandon(accepting: asyncio.Task[RunningRequest]) -> None:
+    """The caller has left."""
+    if not accepting.cancelled() and accepting.exception() is None:
+        accepting.result().abandon()

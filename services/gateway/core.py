@@ -136,7 +136,7 @@ class Gateway:
         if entry.state == "deferred":
             final = gateway_pb2.Final(request_id=request_id, outcome=common_pb2.OUTCOME_CANCELLED)
             final.error.CopyFrom(to_detail(Cancelled("CANCELLED", "the request was cancelled before it ran")))
-            await self._runner.ledger.finish(tenant.tenant_id, final)
+            await self._runner.ledger.call(self._ledger.finish(tenant.tenant_id, final, owned=False))
             await self._runner.deferral.confirm(tenant.tenant_id, request_id)
         elif entry.state == "running":
             await self._runner.ledger.call(self._ledger.ask_cancel(tenant.tenant_id, request_id))
@@ -159,7 +159,7 @@ class Gateway:
 
     async def resume(self, claim: Claim) -> RunningRequest:
         """Work on a request that this gateway has just claimed, after the events that its caller may have."""
-        job = resume_job(claim.tenant_id, claim.request, self._mesh, self._config)
+        job = resume_job(claim.tenant_id, claim.request, claim.payload_hash, self._mesh, self._config)
         try:
             delivered = await self._runner.ledger.call(self._events.delivered(claim.tenant_id, claim.request_id))
         except Unavailable:
@@ -183,6 +183,7 @@ class Gateway:
     async def drain(self, grace_s: float) -> None:
         """Finish what runs, within the grace; what is left goes to other gateways."""
         self._draining = True
+        await self._acceptance.drain()
         await self._workbench.drain(grace_s)
         await self._requests.close()
         for tenant_id, request_id in self._workbench.left:

@@ -104,13 +104,19 @@ def make_job(tenant_id: str, request: gateway_pb2.InferenceRequest, mesh: MeshCo
     )
 
 
-def resume_job(tenant_id: str, request: gateway_pb2.InferenceRequest, mesh: MeshConfig, config: GatewayConfig) -> Job:
+def resume_job(
+    tenant_id: str,
+    request: gateway_pb2.InferenceRequest,
+    payload_hash: bytes,
+    mesh: MeshConfig,
+    config: GatewayConfig,
+) -> Job:
     """The job of a request that was accepted before (deferred, or taken over from another gateway)."""
     route_name = request.route or config.default_route
     return Job(
         tenant_id=tenant_id,
         request=request,
-        payload_hash=b"",
+        payload_hash=payload_hash,
         model=_model(request.model, mesh),
         route_name=route_name,
         route=_route(route_name, config),

@@ -48,6 +48,8 @@ class Claim:
     tenant_id: str
     request_id: str
     request: gateway_pb2.InferenceRequest
+    payload_hash: bytes
+    """Of what the caller sent: a repeat is told by it."""
     deadline_unix_s: float
     was_deferred: bool
 
@@ -147,7 +149,7 @@ class Ledger:
         Gives the Claim; or the Entry as it stands when it cannot be claimed; or None when it is unknown.
         """
         now_ms = _now_ms()
-        state, payload, deadline, final = await self._claim(
+        state, payload, payload_hash, deadline, final = await self._claim(
             keys=[_key(tenant_id, request_id), LEASES],
             args=[
                 self._owner,
@@ -159,7 +161,7 @@ class Ledger:
         )
         if state == b"claimed":
             request = gateway_pb2.InferenceRequest.FromString(payload)
-            return Claim(tenant_id, request_id, request, float(deadline), was_deferred=deferred)
+            return Claim(tenant_id, request_id, request, payload_hash, float(deadline), was_deferred=deferred)
         if state == b"absent":
             return None
         return Entry(state.decode(), gateway_pb2.Final.FromString(final) if final else None)

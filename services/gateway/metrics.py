@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import Counter, Gauge, Histogram
+
+from services.gateway.admission import RouteQueue
 
 REQUESTS = Counter("stagemesh_requests_total", "Requests by final outcome", ["route", "outcome"])
 REFUSED = Counter("stagemesh_requests_refused_total", "Requests that were not accepted, by reason", ["reason"])
@@ -26,3 +30,10 @@ SHADOW_EVENTS = Counter("stagemesh_shadow_events_total", "Shadow events by fate"
 LEDGER_LATE = Counter("stagemesh_ledger_late_finishes_total", "Outcomes written after the ledger was away", ["fate"])
 COMMITS = Counter("stagemesh_session_commits_total", "Session commits by fate", ["fate"])
 EVENTS_LOST = Counter("stagemesh_resumable_events_lost_total", "Events of resumable requests that could not be kept")
+
+
+def watch_queues(queues: Mapping[str, RouteQueue]) -> None:
+    """Have the gauges read the queues of the route classes whenever somebody looks."""
+    for route, queue in queues.items():
+        RUNNING.labels(route).set_function(lambda queue=queue: queue.num_running)  # type: ignore[misc]
+        WAITING.labels(route).set_function(lambda queue=queue: queue.num_waiting)  # type: ignore[misc]

@@ -45,7 +45,7 @@ class Runner:
     shadow: ShadowPublisher | None
     queues: dict[str, RouteQueue]
 
-    async def work(self, work: Work, *, in_ledger: bool) -> None:
+    async def work(self, work: Work) -> None:
         """Run to the final event. A cancellation that nobody asked for (shutdown) leaves the request to others."""
         context.request_id.set(work.job.request_id)
         context.tenant_id.set(work.job.tenant_id)
@@ -58,7 +58,7 @@ class Runner:
             final = pipeline.ended(work, common_pb2.OUTCOME_CANCELLED, error)
         if final is None:
             return
-        await asyncio.shield(self._end(work, final, in_ledger=in_ledger))
+        await asyncio.shield(self._end(work, final))
 
     async def _run(self, work: Work) -> gateway_pb2.Final | None:
         """The final event, or None when the request was deferred."""
@@ -95,14 +95,13 @@ class Runner:
             )
             await pipeline.run(work, self.peers, self.config)
 
-    async def _end(self, work: Work, final: gateway_pb2.Final, *, in_ledger: bool) -> None:
-        held = await self.ledger.finish(work.job.tenant_id, final) if in_ledger else final
+    async def _end(self, work: Work, final: gateway_pb2.Final) -> None:
+        # Also of work that began without the ledger: a call that was given up may have reached it all the same.
+        held = await self.ledger.finish(work.job.tenant_id, final)
         if held is final and final.outcome in ANSWERED and work.prompt is not None:
             self.commits.schedule(work.job, work.prompt, work.outputs[0])
             if self.shadow is not None:
                 self.shadow.offer(work, final)
-        if in_ledger and work.job.request.allow_deferral:
-            await self.deferral.confirm(work.job.tenant_id, work.job.request_id)
         _count(work, held)
         work.running.publish(final=held)
         log.info(
@@ -114,6 +113,8 @@ class Runner:
             ttft_ms=held.ttft_us / 1000,
             total_ms=held.total_us / 1000,
         )
+        if work.job.request.allow_deferral:
+            await self.deferral.confirm(work.job.tenant_id, work.job.request_id)
 
 
 def _publish_place(work: Work, place: Place) -> None:

@@ -105,4 +105,5 @@ class RunningRequest:
         """Stop working on it; the final event will say CANCELLED unless the request ends before."""
         self.cancel_requested = True
         if self._task is not None and not self.done:
-            self._task.cancel()
+            # After its first step: a task that is cancelled before runs nothing at all, also no `finally`.
+            asyncio.get_running_loop().call_soon(self._task.cancel)

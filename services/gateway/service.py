@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 import grpc
 
+from services.gateway import metrics
 from services.gateway.admission import RouteQueue
 from services.gateway.commits import SessionCommits
 from services.gateway.config import GatewayConfig
@@ -70,6 +71,8 @@ class GatewayService:
             )
             self._shadow = ShadowPublisher(answers, max_buffered=mesh.shadow.max_buffered_events)
             self._relays.append(Relay(answers, self._producer, relay))
+        queues = {name: RouteQueue(route) for name, route in config.routes.items()}
+        metrics.watch_queues(queues)
         runner = Runner(
             config=config,
             peers=peers,
@@ -77,7 +80,7 @@ class GatewayService:
             deferral=Deferral(self._redis, ledger, deferred, config),
             commits=self._commits,
             shadow=self._shadow,
-            queues={name: RouteQueue(route) for name, route in config.routes.items()},
+            queues=queues,
         )
         self.gateway = Gateway(
             mesh=mesh,

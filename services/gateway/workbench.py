@@ -58,16 +58,18 @@ class Workbench:
             running.keep = True
             running.on_event(lambda event: self._events.append(job.tenant_id, job.request_id, event))
         running.publish(queued=gateway_pb2.Queued(request_id=job.request_id))
-        task = asyncio.create_task(self._work(work, in_ledger=in_ledger), name=f"request {job.request_id}")
+        task = asyncio.create_task(self._work(work), name=f"request {job.request_id}")
         running.attach_task(task)
+        if running.cancel_requested:  # while it was being accepted
+            running.cancel()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return running
 
-    async def _work(self, work: Work, *, in_ledger: bool) -> None:
+    async def _work(self, work: Work) -> None:
         key = (work.job.tenant_id, work.job.request_id)
         try:
-            await self._runner.work(work, in_ledger=in_ledger)
+            await self._runner.work(work)
         finally:
             self._runner.queues[work.job.route_name].leave()
             self._requests.forget(key)
