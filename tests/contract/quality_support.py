@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import grpc
 import redis
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from stagemesh.embedded import valkey
 from stagemesh.runtime.channel import dial
 from stagemesh.runtime.errors import StagemeshError, from_rpc
 from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.runtime.server import Service, bind, build_server
+
+START_S = 60
+"""For a process to import its code, start and be ready."""
 
 
 def free_port() -> int:
@@ -89,6 +96,40 @@ async def serving(service: Service) -> AsyncIterator[grpc.aio.Channel]:
         await service.drain(1.0)
         await server.stop(grace=None)
         await service.close()
+
+
+@contextlib.asynccontextmanager
+async def running(name: str, **environment: str) -> AsyncIterator[tuple[subprocess.Popen[bytes], grpc.aio.Channel]]:
+    """A service as a process of its own, ready; gives the process and a channel to it."""
+    address = f"127.0.0.1:{free_port()}"
+    settings = {f"STAGEMESH_{name.upper()}__LISTEN": address, "STAGEMESH_LOG_LEVEL": "WARNING", **environment}
+    process = start(name, settings)
+    channel = dial([address])
+    try:
+        await ready(process, channel, f"stagemesh.api.{name}.v1.{name.capitalize()}Service")
+        yield process, channel
+    finally:
+        await channel.close()
+        process.kill()
+        process.wait()
+
+
+def start(name: str, settings: dict[str, str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-m", f"services.{name}"]
+    return subprocess.Popen(command, env={**os.environ, **settings}, stderr=subprocess.DEVNULL)
+
+
+async def ready(process: subprocess.Popen[bytes], channel: grpc.aio.Channel, service: str) -> None:
+    give_up_at_s = time.monotonic() + START_S
+    while time.monotonic() < give_up_at_s:
+        assert process.poll() is None, "the process ended at its start"
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            check = health_pb2_grpc.HealthStub(channel).Check
+            answer = await check(health_pb2.HealthCheckRequest(service=service), timeout=5)
+            if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                return
+        await asyncio.sleep(0.05)
+    raise AssertionError("the process is not ready")
 
 
 class Refused:

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from quality_support import free_port, refusal, serving
+from quality_support import free_port, refusal, running, serving
 
 from services.corrector.config import CorrectorConfig
 from services.corrector.service import CorrectorService
@@ -140,6 +140,16 @@ async def test_what_cannot_be_repaired_is_asked_again_with_the_errors(tokenizer:
     assert '/age must be an integer, but is the string "thirty"' in prompt
     # Three messages and the template's own system message; the control token in the user's words is text.
     assert list(submit.token_ids).count(tokenizer.special_tokens["<|im_end|>"]) == 4
+
+
+async def test_as_a_process_of_its_own_it_reaches_its_engine(tokenizer: TokenizerFile) -> None:
+    async with listening(ScriptedEngine(tokenizer, '{"name":"Lin","age":30}')) as engine:
+        settings = {"STAGEMESH_ADDRESSES__ENGINE": f'["{engine}"]', "STAGEMESH_CORRECTOR__REPAIR_TIMEOUT_MS": "20000"}
+        async with running("corrector", **settings) as (_, channel):
+            stub = corrector_pb2_grpc.CorrectorServiceStub(channel)
+            response = await correct(stub, "no JSON at all")
+    assert response.valid
+    assert json.loads(response.text) == {"name": "Lin", "age": 30}
 
 
 async def test_attempts_are_bounded_and_an_invalid_text_is_never_called_valid(tokenizer: TokenizerFile) -> None:

@@ -3,61 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from quality_support import free_port, running_valkey
+from quality_support import START_S, running, running_valkey
 
 from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc
 from stagemesh.api.common.v1.common_pb2 import OutputConstraint
 from stagemesh.api.corrector.v1 import corrector_pb2, corrector_pb2_grpc
 from stagemesh.api.validator.v1 import validator_pb2, validator_pb2_grpc
-from stagemesh.runtime.channel import dial
 
-START_S = 60
 OBJECT = OutputConstraint(json_object=True)
-
-
-@contextlib.asynccontextmanager
-async def running(name: str, **environment: str) -> AsyncIterator[tuple[subprocess.Popen[bytes], grpc.aio.Channel]]:
-    address = f"127.0.0.1:{free_port()}"
-    settings = {f"STAGEMESH_{name.upper()}__LISTEN": address, "STAGEMESH_LOG_LEVEL": "WARNING", **environment}
-    process = start(name, settings)
-    channel = dial([address])
-    try:
-        await ready(process, channel, f"stagemesh.api.{name}.v1.{name.capitalize()}Service")
-        yield process, channel
-    finally:
-        await channel.close()
-        process.kill()
-        process.wait()
-
-
-def start(name: str, settings: dict[str, str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", "-m", f"services.{name}"]
-    return subprocess.Popen(command, env={**os.environ, **settings}, stderr=subprocess.DEVNULL)
-
-
-async def ready(process: subprocess.Popen[bytes], channel: grpc.aio.Channel, service: str) -> None:
-    give_up_at_s = time.monotonic() + START_S
-    while time.monotonic() < give_up_at_s:
-        assert process.poll() is None, "the process ended at its start"
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            check = health_pb2_grpc.HealthStub(channel).Check
-            answer = await check(health_pb2.HealthCheckRequest(service=service), timeout=5)
-            if answer.status == health_pb2.HealthCheckResponse.SERVING:
-                return
-        await asyncio.sleep(0.05)
-    raise AssertionError("the process is not ready")
 
 
 async def stop(process: subprocess.Popen[bytes]) -> int:
