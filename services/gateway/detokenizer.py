@@ -138,6 +138,7 @@ class TextStream:
             try:
                 answer = await self._link.exchange(chunk, attempt_s)
             except (_CallBroke, TimeoutError):
+                self._link.forget(chunk.stream_id, self._model)
                 self._epoch += 1
                 self.num_reopened += 1
                 send, resent = self._token_ids, True

@@ -60,8 +60,8 @@ class Engines:
         return bool(links) and all(link.load.waiting >= max(1, queue_limit) for link in links)
 
     async def wait_for(self, model: str, deadline: Deadline, at_most_s: float) -> engine_pb2.DescribeResponse:
-        """The description of an engine that serves `model`, waiting for one. Raises Unavailable."""
-        until = Deadline.after(min(at_most_s, deadline.remaining_s()))
+        """The description of an engine that serves `model`, waiting for one. Raises Unavailable or DeadlineExceeded."""
+        until = Deadline.after(deadline.budget_s(at_most_s))
         while (found := self.describe(model)) is None:
             if until.expired():
                 raise Unavailable("ENGINE_UNAVAILABLE", f"no engine serves {model} at the moment", retry_after_ms=2_000)

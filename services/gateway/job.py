@@ -89,14 +89,16 @@ def make_job(tenant_id: str, request: gateway_pb2.InferenceRequest, mesh: MeshCo
     _check_anchors(request)
     filled = gateway_pb2.InferenceRequest()
     filled.CopyFrom(request)
-    filled.request_id = request.request_id.lower() or str(uuid_utils.uuid7())
+    filled.request_id = request.request_id.lower()
+    payload_hash = hashlib.sha256(filled.SerializeToString(deterministic=True)).digest()
+    filled.request_id = filled.request_id or str(uuid_utils.uuid7())
     model = _model(request.model, mesh)
     _fill_sampling(filled.sampling, mesh.models[model].sampling)
     route_name = request.route or config.default_route
     return Job(
         tenant_id=tenant_id,
         request=filled,
-        payload_hash=hashlib.sha256(request.SerializeToString(deterministic=True)).digest(),
+        payload_hash=payload_hash,
         model=model,
         route_name=route_name,
         route=_route(route_name, config),

@@ -18,7 +18,7 @@ from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2
 from stagemesh.api.validator.v1 import validator_pb2
 from stagemesh.runtime.channel import call_metadata
-from stagemesh.runtime.errors import StagemeshError, from_rpc
+from stagemesh.runtime.errors import InvalidRequest, StagemeshError, from_rpc
 from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
 
@@ -74,9 +74,16 @@ async def _tokenize(
     peers: Peers,
     config: GatewayConfig,
 ) -> tokenizer_pb2.PrepareResponse:
+    room = engine.context_length - max(1, work.job.request.sampling.max_tokens)
+    if room < 1:
+        raise InvalidRequest(
+            "INVALID_SAMPLING",
+            f"max_tokens leaves no room for the prompt: the model's context holds {engine.context_length:,} tokens",
+            field="sampling.max_tokens",
+        )
     request = tokenizer_pb2.PrepareRequest(
         model=work.job.model,
-        max_prompt_tokens=max(1, engine.context_length - max(1, work.job.request.sampling.max_tokens)),
+        max_prompt_tokens=room,
         overflow=work.job.request.overflow or tokenizer_pb2.OVERFLOW_POLICY_REJECT,
     )
     if work.job.request.WhichOneof("input") == "chat":

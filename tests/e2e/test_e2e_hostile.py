@@ -42,6 +42,7 @@ CASES: dict[str, tuple[gateway_pb2.InferenceRequest, grpc.StatusCode]] = {
     "empty message": (ask(""), grpc.StatusCode.INVALID_ARGUMENT),
     "no input": (gateway_pb2.InferenceRequest(), grpc.StatusCode.INVALID_ARGUMENT),
     "NaN temperature": (ask("a", sampling={"temperature": float("nan")}), grpc.StatusCode.INVALID_ARGUMENT),
+    "max_tokens over the context": (ask("a", sampling={"max_tokens": 1_000_000}), grpc.StatusCode.INVALID_ARGUMENT),
     "unknown model": (ask("a", model="nowhere"), grpc.StatusCode.NOT_FOUND),
     "schema that is no JSON": (ask("a", constraint=schema('{"type"')), grpc.StatusCode.INVALID_ARGUMENT),
     "schema of a wrong type": (ask("a", constraint=schema({"type": "wizard"})), grpc.StatusCode.INVALID_ARGUMENT),

@@ -82,3 +82,10 @@ def test_an_unknown_role_is_refused_with_its_place() -> None:
     messages = [common_pb2.ChatMessage(role="user", content="a"), common_pb2.ChatMessage(role="wizard", content="b")]
     asked = request(chat=common_pb2.ChatMessages(messages=messages))
     assert refusal(asked) == ("INVALID_ROLE", "chat.messages[1].role")
+
+
+def test_an_id_in_capitals_is_the_same_request() -> None:
+    request_id = "0198c2b0-7b1a-7cc0-8d5e-aaaaaaaaaaaa"
+    small, large = (make_job("t", request(request_id=name), MESH, CONFIG) for name in (request_id, request_id.upper()))
+    assert small.request_id == large.request_id
+    assert small.payload_hash == large.payload_hash
