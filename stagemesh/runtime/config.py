@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from stagemesh.runtime.config_problems import KeyPath, problems
+
 SECTIONS = ("gateway", "tokenizer", "engine", "cache", "validator", "corrector", "differ", "worker", "supervisor")
 """Keys of the file that belong to one service each, or to `stagemesh up`; the others are in `MeshConfig`."""
 
@@ -26,7 +28,6 @@ NOT_CONFIG = frozenset(
 )
 """Variables with this prefix that are no keys of the file (any `STAGEMESH_TEST_…` counts as well)."""
 
-Path_ = tuple[str, ...]
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -43,11 +44,11 @@ class Section(BaseModel):
 class Source:
     """The merged raw configuration, and where each key came from."""
 
-    def __init__(self, values: dict[str, Any], origins: dict[Path_, str]) -> None:
+    def __init__(self, values: dict[str, Any], origins: dict[KeyPath, str]) -> None:
         self._values = values
         self._origins = origins
 
-    def origin(self, path: Path_) -> str:
+    def origin(self, path: KeyPath) -> str:
         """`stagemesh.yaml:12` or a variable's name, for the key at `path` or its nearest parent."""
         for length in range(len(path), 0, -1):
             if found := self._origins.get(path[:length]):
@@ -62,15 +63,19 @@ class Source:
         """The section `name`, as `model`."""
         return self._validate(model, self._values.get(name) or {}, (name,))
 
-    def _validate(self, model: type[T], values: Any, prefix: Path_) -> T:
+    def check(self, path: KeyPath, values: Mapping[str, Any], model: type[BaseModel]) -> None:
+        """Raises ConfigError for `values`, set at `path`, that are no keys of `model` or no values for them."""
+        self._validate(model, values, path)
+
+    def _validate(self, model: type[T], values: Any, prefix: KeyPath) -> T:
         try:
             return model.model_validate(values)
         except ValidationError as error:
-            lines = []
-            for problem in error.errors(include_url=False):
-                path = (*prefix, *(str(part) for part in problem["loc"]))
-                given = "" if problem["type"] in {"missing", "extra_forbidden"} else f" (got {problem['input']!r})"
-                lines.append(f"{self.origin(path)}: {'.'.join(path)}: {problem['msg']}{given}")
+            others = () if prefix else (*SECTIONS, *SHORTHANDS)
+            lines = [
+                f"{self.origin((*prefix, *path))}: {'.'.join((*prefix, *path))}: {sentence}"
+                for path, sentence in problems(error, model, others)
+            ]
             raise ConfigError("\n".join(lines)) from None
 
 
@@ -92,7 +97,7 @@ def read_source(path: Path | None = None, environ: Mapping[str, str] | None = No
     return Source(values, origins)
 
 
-def _set(values: dict[str, Any], origins: dict[Path_, str], variable: str, text: str) -> None:
+def _set(values: dict[str, Any], origins: dict[KeyPath, str], variable: str, text: str) -> None:
     keys = tuple(variable.removeprefix(PREFIX).lower().split("__"))
     keys = SHORTHANDS.get(keys[0], keys) if len(keys) == 1 else keys
     try:
@@ -109,13 +114,20 @@ def _set(values: dict[str, Any], origins: dict[Path_, str], variable: str, text:
     origins[keys] = variable
 
 
-def _read_file(path: Path) -> tuple[dict[str, Any], dict[Path_, str]]:
+def _read_file(path: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8: {error}") from None
     try:
         values, tree = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"{path}{line}: is not valid YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: is not valid YAML: {error}") from None
     if values is None:
@@ -125,7 +137,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[Path_, str]]:
     return values, {keys: f"{path}:{line}" for keys, line in _lines(tree, ())}
 
 
-def _lines(node: yaml.Node | None, prefix: Path_) -> Iterator[tuple[Path_, int]]:
+def _lines(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, int]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             path = (*prefix, str(key.value))

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field, SecretStr, model_validator
 
 from stagemesh.runtime.config import Section
+from stagemesh.runtime.config_problems import KeyProblem
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
@@ -114,14 +115,14 @@ class MeshConfig(Section):
         models = {DEFAULT_MODEL: BUILTIN, **self.models}
         serve = self.serve or {self.default_model: 1}
         for owner, name in (
-            ("default_model", self.default_model),
-            *((f"aliases.{alias}", target) for alias, target in self.aliases.items()),
-            *((f"serve.{name}", name) for name in serve),
-            *((("shadow.candidate", self.shadow.candidate),) if self.shadow.candidate else ()),
+            (("default_model",), self.default_model),
+            *((("aliases", alias), target) for alias, target in self.aliases.items()),
+            *((("serve", name), name) for name in serve),
+            *(((("shadow", "candidate"), self.shadow.candidate),) if self.shadow.candidate else ()),
         ):
             if name not in models:
-                raise ValueError(
-                    f"{owner} names the model {name!r}, which `models` does not define ({', '.join(sorted(models))})"
+                raise KeyProblem(
+                    owner, f"names the model {name!r}, which `models` does not define ({', '.join(sorted(models))})"
                 )
         object.__setattr__(self, "models", models)
         object.__setattr__(self, "serve", serve)

@@ -44,6 +44,7 @@ def read_settings(options: UpOptions) -> MeshSettings:
     source = read_source(path)
     mesh = source.shared(MeshConfig)
     _check_sections(source)
+    _check_candidate(source, mesh)
     if options.engines is not None:
         mesh = mesh.model_copy(update={"serve": {**mesh.serve, mesh.default_model: options.engines}})
     public = source.section("gateway", _Public)
@@ -68,6 +69,12 @@ def _check_sections(source: Source) -> None:
     for name in SERVICES:
         model: type[Section] = getattr(importlib.import_module(f"services.{name}.config"), f"{name.capitalize()}Config")
         source.section(name, model)
+
+
+def _check_candidate(source: Source, mesh: MeshConfig) -> None:
+    """The candidate's settings are keys of the `engine` section."""
+    model: type[Section] = importlib.import_module("services.engine.config").EngineConfig
+    source.check(("shadow", "candidate_settings"), mesh.shadow.candidate_settings, model)
 
 
 def _with_port(address: str, port: int | None, key: str) -> str:

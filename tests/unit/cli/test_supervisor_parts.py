@@ -143,7 +143,8 @@ def test_the_candidate_gets_its_own_settings(tmp_path: Path, monkeypatch: pytest
     ("text", "said"),
     [
         ("gateway:\n  nonsense: 1\n", "stagemesh.yaml:2: gateway.nonsense"),
-        ("serve: {unknown: 1}\n", "serve.unknown names the model 'unknown'"),
+        ("serve: {unknown: 1}\n", "serve.unknown: names the model 'unknown'"),
+        ("shadow: {candidate_settings: {dtyp: x}}\n", "shadow.candidate_settings.dtyp: is not a known key"),
         ("gateway: {http_listen: nowhere}\n", "gateway.http_listen: 'nowhere' is not an address"),
         ("supervisor: {max_log_bytes: 1}\n", "supervisor.max_log_bytes"),
     ],

@@ -47,6 +47,30 @@ def test_an_unknown_key_is_refused_with_its_line(tmp_path: Path) -> None:
         read_source(path, {}).shared(MeshConfig)
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("log_levle: INFO\n", r"yaml:1: log_levle: is not a known key; do you mean log_level\?"),
+        ("\ngatewy: {}\n", r"yaml:2: gatewy: is not a known key; do you mean gateway\?"),
+        ("shadow: {candidat: x}\n", r"shadow\.candidat: is not a known key; do you mean candidate\?"),
+        ("models: {m: {source: x, revison: y}}\n", r"models\.m\.revison: is not a known key; do you mean revision\?"),
+        ("models: {m: {}}\n", r"models\.m\.source: is missing"),
+        ("xyz: 1\n", r"xyz: is not a known key$"),
+        ("drain_grace_s: long\n", r"drain_grace_s: should be a valid number.* \(got 'long'\)"),
+    ],
+)
+def test_a_wrong_key_is_told_in_words_of_the_file(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        read_source(write(tmp_path, text), {}).shared(MeshConfig)
+
+
+def test_an_unknown_key_in_the_environment_gets_the_same_sentence() -> None:
+    source = read_source(environ={"STAGEMESH_ENGINE__MAX_RUNING": "4"})
+    sentence = r"STAGEMESH_ENGINE__MAX_RUNING: engine\.max_runing: is not a known key; do you mean max_running\?"
+    with pytest.raises(ConfigError, match=sentence):
+        source.section("engine", Engine)
+
+
 def test_a_shorthand_at_the_top_reaches_its_section(tmp_path: Path) -> None:
     path = write(tmp_path, "prefill_chunk_size: 64\n")
     assert read_source(path, {}).section("engine", Engine).prefill_chunk_size == 64
@@ -54,7 +78,7 @@ def test_a_shorthand_at_the_top_reaches_its_section(tmp_path: Path) -> None:
 
 def test_an_alias_to_an_unknown_model_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "aliases: {gpt: nowhere}\n")
-    with pytest.raises(ConfigError, match=r"aliases\.gpt names the model 'nowhere'"):
+    with pytest.raises(ConfigError, match=r"stagemesh\.yaml:1: aliases\.gpt: names the model 'nowhere'"):
         read_source(path, {}).shared(MeshConfig)
 
 
@@ -63,6 +87,16 @@ def test_one_redis_url_serves_both_uses() -> None:
         MeshConfig
     )
     assert (config.ledger_url, config.kv_url) == ("redis://h:1", "redis://h:2")
+
+
+def test_a_file_that_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^\S+stagemesh\.yaml:2: is not valid YAML: [^\n]+$"):
+        read_source(write(tmp_path, "a: 1\nb: [}\n"), {})
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: there is no such file"):
+        read_source(tmp_path / "nowhere.yaml", {})
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: [\n", "\x00"])
