@@ -210,7 +210,7 @@ def _check_sampling(sampling: common_pb2.SamplingParams, config: GatewayConfig) 
         if not math.isfinite(value) or not least <= value <= most or (excluded and value == least):
             _refuse(
                 name,
-                f"must be {'above' if excluded else 'from'} {least:g} {'and' if excluded else 'to'} at most {most:g}",
+                f"must be above {least:g} and at most {most:g}" if excluded else f"must be from {least:g} to {most:g}",
             )
     if sampling.HasField("max_tokens") and sampling.max_tokens == 0:
         _refuse("max_tokens", "must be at least 1")

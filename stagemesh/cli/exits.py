@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 import click
@@ -35,3 +37,12 @@ class CommandError(click.ClickException):
     def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(message)
         vars(self)["exit_code"] = int(code)  # click declares it for the class
+
+
+@contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Around what only Ctrl-C ends: it ends with its exit code and without a word."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit(Exit.INTERRUPTED) from None

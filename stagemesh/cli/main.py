@@ -51,6 +51,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+@click.version_option(None, "--version", package_name="stagemesh", message="%(version)s", help="Print the version.")
 @click.group(
     cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )

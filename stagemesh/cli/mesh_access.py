@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable
@@ -31,6 +32,11 @@ def running_mesh(state: StateDir) -> MeshRecord | None:
     """The record of the mesh that runs on `state`; None when none does, also after a crash or a reboot."""
     record = read_mesh(state.mesh_file)
     return record if record is not None and record.running else None
+
+
+def command_for(name: str, state: StateDir) -> str:
+    """`stagemesh NAME` for the mesh on `state`, with `--state` where another one would be meant without it."""
+    return f"stagemesh {name}" + ("" if locate_state(None) == state else f" --state {shlex.quote(str(state.path))}")
 
 
 def require_mesh(state: StateDir) -> MeshRecord:

@@ -16,6 +16,7 @@ from stagemesh.cli.client.display import AnswerPrinter, stage_table, summary
 from stagemesh.cli.client.exchange import generate
 from stagemesh.cli.client.request import build_request
 from stagemesh.cli.exits import CommandError, Exit
+from stagemesh.cli.mesh_access import command_for
 from stagemesh.cli.model_progress import showing_progress
 from stagemesh.cli.status_watch import watch_status
 from stagemesh.cli.supervisor.mesh_file import MeshRecord
@@ -61,10 +62,20 @@ def start_detached(options: UpOptions, settings: MeshSettings, *, wait_s: float 
     supervisor = start_supervisor(options, settings, attached=False)
     record = wait_begun(supervisor, settings.state)
     if wait_s is not None:
-        record = wait_ready(supervisor, settings.state, wait_s)
+        record = _wait_detached(supervisor, settings, wait_s)
     say_addresses(record)
     if ask:
         ask_first(record, ask)
+
+
+def _wait_detached(supervisor: subprocess.Popen[bytes], settings: MeshSettings, wait_s: float) -> MeshRecord:
+    try:
+        return wait_ready(supervisor, settings.state, wait_s)
+    except CommandError as error:
+        if supervisor.poll() is None:
+            hint = f"What has started runs on; `{command_for('down', settings.state)}` stops it"
+            raise CommandError(f"{error.message}. {hint}", Exit(error.exit_code)) from None
+        raise
 
 
 def run_attached(options: UpOptions, settings: MeshSettings, *, wait_s: float, ask: str | None) -> None:

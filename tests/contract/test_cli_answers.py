@@ -196,12 +196,24 @@ def test_a_refusal_is_one_sentence_or_one_object(
     assert [stage["name"] for stage in answer["stages"]] == TWELVE
 
 
+def test_a_deadline_that_passes_at_this_end_names_the_option(gateway: FakeGateway) -> None:
+    gateway.hang_after_script = True
+    result = run(gateway, "chat", "x", "--timeout", "0.2")
+    assert (result.exit_code, result.stderr) == (7, "expired: no end within 0.2 s; --timeout gives more time\n")
+
+
+def test_a_fault_of_the_whole_answer_is_not_told_as_a_fault_of_a_member(gateway: FakeGateway) -> None:
+    issue = validator_pb2.Issue(pointer="", rule="json.syntax", message="the text is not valid JSON", severity=2)
+    gateway.script = [final("no", validation=gateway_pb2.Validation(valid=False, issues=[issue]))]
+    assert "the answer: the text is not valid JSON" in run(gateway, "generate", "--prompt", "x").stderr
+
+
 def test_a_deferred_request_ends_with_5_and_its_id(gateway: FakeGateway) -> None:
     gateway.script = [deferred("the-id")]
     gateway.hang_after_script = True
     result = run(gateway, "generate", "--prompt", "x", "--defer", "--request-id", "the-id")
     assert result.exit_code == 5
-    assert "stagemesh watch the-id" in result.stderr
+    assert result.stderr == "Deferred: `stagemesh watch the-id` follows it.\n"
     assert as_object(run(gateway, "generate", "--prompt", "x", "--defer", "--json"))["outcome"] == "deferred"
 
 
@@ -280,6 +292,13 @@ def test_without_a_gateway_the_sentence_names_the_command_that_starts_one() -> N
     assert result.exit_code == 3
     assert "stagemesh up" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:50051", "127.0.0.1", "127.0.0.1:http"])
+def test_what_is_no_address_is_a_usage_error(address: str) -> None:
+    result = CliRunner().invoke(main, ["chat", "hello", "--address", address])
+    assert result.exit_code == 2
+    assert f"--address: '{address}' is not an address of the form host:port" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ from click.testing import CliRunner, Result
 from services.differ.pair import Pair, Side
 from services.differ.store import PairStore
 from stagemesh.cli.main import main
+from stagemesh.cli.supervisor.mesh_file import MeshRecord, process_started_at, write_mesh
 from stagemesh.cli.supervisor.ports import assign_ports
+from stagemesh.cli.supervisor.state_dir import StateDir
 from stagemesh.embedded import valkey
 from stagemesh.models.store import BUILTIN_FILE, ModelFiles
 
@@ -66,6 +69,8 @@ def test_the_default_model_is_listed_verified_and_described(default_model_files:
     assert run("model", "pull").exit_code == 0
     verified = run("model", "verify", "--json")
     assert (verified.exit_code, json.loads(verified.stdout)["ok"]) == (0, True)
+    told = run("model", "info").stdout.splitlines()
+    assert {"license: apache-2.0", "has_chat_template: yes", "  num_layers: 30", "  eos_token_ids: 2"} <= {*told}
     described = json.loads(run("model", "info", "--json").stdout)
     assert (described["license"], described["config"]["num_layers"]) == ("apache-2.0", 30)
 
@@ -114,6 +119,23 @@ def test_doctor_names_what_is_in_the_way_and_the_fix(tmp_path: Path, default_mod
     assert "STAGEMESH_KAFKA_BOOTSTRAP" in failed["Kafka"]
 
 
+def test_doctor_looks_at_the_ports_of_the_mesh_that_runs_on_the_state_folder(
+    tmp_path: Path, default_model_files: ModelFiles
+) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        port = held.getsockname()[1]
+        addresses = {"grpc_address": f"127.0.0.1:{port}", "http_address": "127.0.0.1:1"}
+        pid = os.getpid()
+        me = MeshRecord(supervisor_pid=pid, supervisor_started_at=process_started_at(pid), **addresses)
+        write_mesh(StateDir(tmp_path).mesh_file, me)
+        findings = json.loads(run("doctor", "--json", "--state", str(tmp_path)).stdout)["findings"]
+    said = {each["name"]: (each["level"], each["detail"]) for each in findings}
+    assert said["gRPC port"] == ("ok", f"127.0.0.1:{port}, used by this mesh")
+    assert said["HTTP port"] == ("ok", "127.0.0.1:1, used by this mesh")
+
+
 def test_doctor_tells_a_bad_configuration_with_its_place(tmp_path: Path) -> None:
     config = tmp_path / "stagemesh.yaml"
     config.write_text("serve: {}\nnonsense: 1\n")
@@ -160,7 +182,7 @@ def test_a_shadow_report_sums_up_the_pairs(tmp_path: Path) -> None:
     assert summed.exit_code == 0, summed
     report = json.loads(summed.stdout)
     assert (report["rows"], report["compared"], report["identical_share"]) == (2, 2, 0.5)
-    text = run("shadow", "report", "--examples", "1", STAGEMESH_DIFFER__DATABASE_URL=url).stdout
+    text = run("shadow", "report", "--examples", "2", STAGEMESH_DIFFER__DATABASE_URL=url).stdout
     assert "2 pairs, 2 compared" in text
     assert "request-1 (dev), similarity 0.500" in text
     assert "request-0" not in text

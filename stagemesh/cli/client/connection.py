@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import grpc
+from grpc_status import rpc_status
 
 from stagemesh.api.gateway.v1 import gateway_pb2_grpc
 from stagemesh.cli.exits import CommandError, Exit
 from stagemesh.cli.mesh_access import find_mesh
 from stagemesh.cli.supervisor.mesh_settings import reachable
+from stagemesh.cli.supervisor.ports import split_address
 from stagemesh.runtime.channel import dial
 from stagemesh.runtime.errors import Cancelled, DeadlineExceeded, StagemeshError, from_rpc
 
@@ -35,8 +38,11 @@ class Connection:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Stub]:
-        """A stub of the gateway."""
+        """A stub of the gateway. Raises CommandError for what is no address."""
+        if "/" in self.address:
+            raise CommandError(f"--address: {self.address!r} is not an address of the form host:port", Exit.USAGE)
         try:
+            split_address(self.address)
             channel = dial((self.address,))
         except ValueError as error:
             raise CommandError(f"--address: {error}", Exit.USAGE) from None
@@ -47,7 +53,14 @@ class Connection:
 
     def explain(self, error: grpc.aio.AioRpcError) -> CommandError:
         """The sentence and exit code for a failed call."""
-        return explain(self, from_rpc(error))
+        return explain(self, self.typed(error))
+
+    def typed(self, error: grpc.aio.AioRpcError) -> StagemeshError:
+        """The error of a failed call; a deadline that passed at this end gets a sentence of its own."""
+        found = from_rpc(error)
+        if isinstance(found, DeadlineExceeded) and rpc_status.from_call(cast(grpc.Call, error)) is None:
+            return DeadlineExceeded(found.reason, f"no end within {self.timeout_s:g} s; --timeout gives more time")
+        return found
 
 
 def explain(connection: Connection, error: StagemeshError) -> CommandError:

@@ -60,7 +60,7 @@ class AnswerPrinter:
 def remark(final: gateway_pb2.Final) -> None:
     """Say on stderr what a caller should know: outcome, truncation, validation."""
     value = answer.as_json(final)
-    if value["outcome"] != "complete":
+    if value["outcome"] not in {"complete", "deferred"}:  # where to find a deferred answer was said when it was
         reason = f": {final.error.message or final.error.reason}" if final.HasField("error") else ""
         degraded = [stage["name"] for stage in value["stages"] if stage["status"] in {"degraded", "failed"}]
         where = f" (stages: {', '.join(degraded)})" if degraded else ""
@@ -70,7 +70,7 @@ def remark(final: gateway_pb2.Final) -> None:
     if final.cut_messages:
         console.err.print(f"{final.cut_messages} old messages did not fit and were left out.", style="yellow")
     for issue in value["validation"]["errors"]:
-        console.err.print(f"{issue['pointer'] or '/'}: {issue['message']}", style="red")
+        console.err.print(f"{issue['pointer'] or 'the answer'}: {issue['message']}", style="red")
     for change in value["validation"]["corrections"]:
         console.err.print(
             f"corrected {change['pointer'] or 'the text'}: {change['reason'] or change['step']}", style="yellow"

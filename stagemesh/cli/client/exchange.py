@@ -11,7 +11,6 @@ from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.cli.client import answer
 from stagemesh.cli.client.connection import Connection, Stub
 from stagemesh.cli.exits import CommandError, Exit
-from stagemesh.runtime.errors import from_rpc
 
 OUTCOME_BY_EXIT = {
     Exit.REJECTED: common_pb2.OUTCOME_REJECTED,
@@ -87,6 +86,6 @@ async def _follow(
         outcome = OUTCOME_BY_EXIT.get(Exit(problem.exit_code))
         if outcome is None:
             raise problem from None
-        return answer.refused(request_id, from_rpc(failed), outcome)
+        return answer.refused(request_id, connection.typed(failed), outcome)
     way_on = f"`stagemesh watch {request_id}` may find it" if request_id else "send the request again"
     raise CommandError(f"the gateway broke off without an end; {way_on}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stagemesh.cli.exits import CommandError, Exit
+from stagemesh.cli.exits import CommandError, Exit, until_interrupted
 from stagemesh.cli.mesh_access import state_option
 from stagemesh.cli.supervisor.log_file import last_lines
 from stagemesh.cli.supervisor.state_dir import StateDir, locate_state
@@ -27,11 +27,12 @@ def command(service: str, follow: bool, num_lines: int, state: Path | None) -> N
     `engine` stands for `engine-1` where there is no process of that very name.
     """
     path = find_log(locate_state(state), service)
-    for line in last_lines(path, num_lines):
-        click.echo(line)
-    if follow:
-        for text in follow_file(path):
-            click.echo(text, nl=False)
+    with until_interrupted():
+        for line in last_lines(path, num_lines):
+            click.echo(line)
+        if follow:
+            for text in follow_file(path):
+                click.echo(text, nl=False)
 
 
 def find_log(state: StateDir, service: str) -> Path:

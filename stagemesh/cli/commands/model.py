@@ -77,7 +77,8 @@ def list_(as_json: bool, config: Path | None) -> None:
         return
     for entry in entries:
         marks = ", ".join([*(["default"] if entry.is_default else []), *entry.aliases])
-        where = f"{entry.size_bytes / 1e6:.0f} MB, {entry.path}" if entry.present else "not here: stagemesh model pull"
+        missing = f"not here; `stagemesh model pull {entry.name}` fetches it or says why not"
+        where = f"{entry.size_bytes / 1e6:.0f} MB, {entry.path}" if entry.present else missing
         click.echo(f"{entry.name}{f' ({marks})' if marks else ''}  {entry.source}  {where}")
 
 
@@ -136,4 +137,16 @@ def info(name: str, as_json: bool, config: Path | None) -> None:
         console.print_json(values)
         return
     for key, value in values.items():
-        click.echo(f"{key}: {value}")
+        if isinstance(value, dict):
+            click.echo(f"{key}:")
+            for inner, each in value.items():
+                click.echo(f"  {inner}: {_plain(each)}")
+        else:
+            click.echo(f"{key}: {_plain(value)}")
+
+
+def _plain(value: Any) -> str:
+    """A value as a person writes it."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return ", ".join(str(each) for each in value) if isinstance(value, tuple) else str(value)

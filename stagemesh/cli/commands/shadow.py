@@ -30,7 +30,9 @@ def command() -> None:
 
 @command.command("report", epilog=EPILOG)
 @click.option("--hours", type=click.FloatRange(0, min_open=True), help="Only pairs compared in the last hours.")
-@click.option("--examples", "num_examples", type=click.IntRange(0, 100), default=5, show_default=True)
+@click.option(
+    "--examples", "num_examples", type=click.IntRange(0, 100), default=5, show_default=True, help="Pairs to show."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @state_option
 @config_option
@@ -87,7 +89,7 @@ def show(found: Report) -> None:
     }
     for name, value in figures.items():
         click.echo(f"  {name}: {value}")
-    for example in found.worst:
+    for example in (pair for pair in found.worst if pair.similarity < 1):
         click.echo(f"\n{example.request_id} ({example.tenant_id}), similarity {example.similarity:.3f}")
         click.echo(f"  stable:    {example.stable_text!r}")
         click.echo(f"  candidate: {example.candidate_text!r}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from stagemesh.cli import console, status_view
-from stagemesh.cli.exits import Exit
+from stagemesh.cli.exits import Exit, until_interrupted
 from stagemesh.cli.mesh_access import require_mesh, running_mesh, state_option
 from stagemesh.cli.status_watch import watch_status
 from stagemesh.cli.supervisor.state_dir import locate_state
@@ -29,7 +29,8 @@ def command(state: Path | None, as_json: bool, watch: bool) -> None:
         raise SystemExit(Exit.UNREACHABLE if record is None else Exit.OK if record.ready else Exit.FAILED)
     record = require_mesh(where)
     if watch:
-        watch_status(where, record)
+        with until_interrupted():
+            watch_status(where, record)
         return
     console.out.print(status_view.view(record))
     raise SystemExit(Exit.OK if record.ready else Exit.FAILED)

@@ -62,7 +62,7 @@ def revoke(tenant_id: str, state: Path | None, config: Path | None) -> None:
     from stagemesh.runtime import tenants
 
     num_keys = with_ledger(state, config, lambda redis: tenants.revoke(redis, tenant_id))
-    click.echo(f"{tenant_id} is revoked; {num_keys} keys no longer work.")
+    click.echo(f"{tenant_id} is revoked; {num_keys} {'key' if num_keys == 1 else 'keys'} no longer accepted.")
 
 
 def with_ledger(state: Path | None, config: Path | None, action: Callable[[Redis], Awaitable[T]]) -> T:

@@ -8,7 +8,7 @@ import click
 
 from stagemesh.cli import console
 from stagemesh.cli.exits import CommandError, Exit
-from stagemesh.cli.mesh_access import running_mesh, state_option
+from stagemesh.cli.mesh_access import command_for, running_mesh, state_option
 from stagemesh.cli.starting import ensure_models, run_attached, start_detached
 from stagemesh.cli.supervisor.mesh import check_public_ports
 from stagemesh.cli.supervisor.mesh_settings import read_settings
@@ -61,8 +61,9 @@ def command(
         settings.state.create()
         if running_mesh(settings.state):
             raise CommandError(
-                f"a mesh with the state folder {settings.state.path} is running; `stagemesh status` shows it, "
-                "`stagemesh down` stops it, `--state DIR` with other ports starts another one beside it",
+                f"a mesh with the state folder {settings.state.path} is running; "
+                f"`{command_for('status', settings.state)}` shows it, `{command_for('down', settings.state)}` "
+                "stops it, `--state DIR` with other ports starts another one beside it",
                 Exit.USAGE,
             )
         check_public_ports(settings)
@@ -75,6 +76,7 @@ def command(
     ensure_models(settings)
     if detach:
         start_detached(options, settings, wait_s=timeout_s if wait or ask else None, ask=ask)
-        console.err.print(f"Running in the background on {settings.state.path}; `stagemesh down` stops it.")
+        stop = command_for("down", settings.state)
+        console.err.print(f"Running in the background on {settings.state.path}; `{stop}` stops it.")
     else:
         run_attached(options, settings, wait_s=timeout_s, ask=ask)

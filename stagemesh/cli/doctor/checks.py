@@ -32,6 +32,6 @@ def run_checks(options: UpOptions) -> Iterator[Finding]:
     yield software.check_state_writable(settings.state.path)
     yield from software.check_models(settings.mesh)
     yield from software.check_embedded(settings.mesh)
-    yield from network.check_ports(settings, running_mesh(settings.state))
+    yield from network.check_ports(settings, options, running_mesh(settings.state))
     yield from network.check_redis(settings.mesh)
     yield from network.check_kafka(settings.mesh)

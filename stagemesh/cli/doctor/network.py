@@ -7,6 +7,7 @@ import asyncio
 from stagemesh.cli.doctor.finding import Finding, fail, ok
 from stagemesh.cli.supervisor.mesh_file import MeshRecord
 from stagemesh.cli.supervisor.mesh_settings import MeshSettings
+from stagemesh.cli.supervisor.options import UpOptions
 from stagemesh.cli.supervisor.ports import can_bind, split_address
 from stagemesh.cli.supervisor.probe import Health
 from stagemesh.cli.supervisor.servers import RedisProbe
@@ -15,18 +16,18 @@ from stagemesh.runtime.mesh_config import MeshConfig
 TIMEOUT_S = 3.0
 
 
-def check_ports(settings: MeshSettings, running: MeshRecord | None) -> list[Finding]:
-    """The public ports are free, or held by this very mesh."""
-    mine = {running.grpc_address, running.http_address} if running else set()
+def check_ports(settings: MeshSettings, options: UpOptions, running: MeshRecord | None) -> list[Finding]:
+    """The public ports are free, or held by the mesh on this state folder, wherever it listens."""
+    grpc_held, http_held = (running.grpc_address, running.http_address) if running else ("", "")
     return [
-        _check_port(settings.grpc_address, "gRPC port", "--grpc-port", mine),
-        _check_port(settings.http_address, "HTTP port", "--http-port", mine),
+        _check_port(settings.grpc_address, options.grpc_port, "gRPC port", "--grpc-port", grpc_held),
+        _check_port(settings.http_address, options.http_port, "HTTP port", "--http-port", http_held),
     ]
 
 
-def _check_port(address: str, name: str, option: str, mine: set[str]) -> Finding:
-    if address in mine:
-        return ok(name, f"{address}, used by this mesh")
+def _check_port(address: str, asked: int | None, name: str, option: str, held: str) -> Finding:
+    if held and (asked is None or held == address):
+        return ok(name, f"{held}, used by this mesh")
     if not can_bind(*split_address(address)):
         return fail(name, f"{address} is taken or not permitted", f"stagemesh up {option} PORT")
     return ok(name, f"{address} is free")

@@ -1,3 +1,5 @@
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from click.testing import CliRunner
 
 from stagemesh.cli.exits import Exit
 from stagemesh.cli.main import COMMANDS, main
+from stagemesh.cli.mesh_access import command_for
 from stagemesh.cli.supervisor.lock import hold
 from stagemesh.cli.supervisor.mesh_file import (
     MeshRecord,
@@ -47,6 +50,12 @@ def test_starting_a_mesh_never_loads_torch(module: str) -> None:
     assert result.stdout == "False\n"
 
 
+def test_the_version_is_told_in_both_ways() -> None:
+    told = CliRunner().invoke(main, ["version"]).stdout
+    assert told == CliRunner().invoke(main, ["--version"]).stdout
+    assert told.count(".") == 2
+
+
 def test_an_unknown_command_is_a_usage_error() -> None:
     assert CliRunner().invoke(main, ["nonsense"]).exit_code == Exit.USAGE
 
@@ -81,8 +90,6 @@ def test_a_taken_port_is_told_with_the_option_that_changes_it(tmp_path: Path, op
 
 def running_here(folder: Path, process: ProcessState = ProcessState.READY) -> StateDir:
     """A mesh.json whose supervisor is this very process."""
-    import os
-
     state = StateDir(folder)
     state.create()
     started_at = process_started_at(os.getpid())
@@ -111,7 +118,32 @@ def test_a_second_mesh_on_the_same_state_says_so(tmp_path: Path) -> None:
     with hold(state):
         result = CliRunner().invoke(main, ["up", "--state", str(tmp_path)])
     assert result.exit_code == Exit.USAGE
-    assert "is running; `stagemesh status` shows it" in result.stderr
+    assert f"is running; `stagemesh status --state {tmp_path}` shows it" in result.stderr
+
+
+def test_a_command_names_the_state_folder_where_another_mesh_would_be_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = StateDir(tmp_path / "my second")
+    assert command_for("down", second) == f"stagemesh down --state '{second.path}'"
+    monkeypatch.setenv("STAGEMESH_STATE", str(second.path))
+    assert command_for("down", second) == "stagemesh down"
+
+
+@pytest.mark.parametrize("arguments", [["logs", "engine-1", "-f"], ["status", "--watch"]])
+def test_ctrl_c_ends_what_follows_without_a_word(tmp_path: Path, arguments: list[str]) -> None:
+    running_here(tmp_path).log_of("engine-1").write_text("engine-1: begun\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stagemesh.cli.main", *arguments, "--state", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    assert b"engine-1" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert (process.returncode, said) == (Exit.INTERRUPTED, b"")
 
 
 def test_logs_names_the_logs_there_are(tmp_path: Path) -> None:
