@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, SecretStr
@@ -41,6 +41,20 @@ the start with the file's line or the variable's name in the message. Keys are r
 `stagemesh up` chooses the internal `addresses` and the mesh token itself; both matter where services are started by
 other means, as in `deploy/compose.yaml`. Not keys of the file: `STAGEMESH_CONFIG`, `STAGEMESH_STATE` (state folder),
 `STAGEMESH_INSTANCE` (name of a process), `STAGEMESH_API_KEY` (the command's key).
+
+```yaml
+models:                                                      # beside the default one
+  small: {source: "hf:HuggingFaceTB/SmolLM2-135M-Instruct"}  # `stagemesh model pull small` fetches it
+  mine: {source: /srv/models/mine.gguf, sampling: {temperature: 0.7, top_p: 0.9}}
+aliases: {gpt-4o-mini: small}                                # another name under which callers ask for it
+serve: {smollm2-135m-instruct: 2, small: 1}                  # engines per model
+shadow: {candidate: mine}                                    # answers a copy of the traffic: `stagemesh shadow report`
+engine: {max_running: 16}                                    # for all engines
+```
+
+A model's `source` is `builtin`, `hf:ORG/NAME`, a folder in Hugging Face layout or a `.gguf` file (a relative path
+counts from the folder in which the command is given); `revision` is a branch, tag or commit of the hub; `sampling`
+holds what requests get that do not say otherwise: `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty`.
 
 `prefill_chunk_size` is also understood at the top level, where it means `engine.prefill_chunk_size`.
 
@@ -94,7 +108,9 @@ def plain(value: Any) -> Any:
 
 
 def limits(field: FieldInfo) -> str:
-    """`≥ 1, ≤ 64`."""
+    """`≥ 1, ≤ 64`, or what there is to choose from."""
+    if get_origin(field.annotation) is Literal:
+        return "one of " + ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     found = [
         f"{sign} {getattr(constraint, name):g}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stagemesh.runtime.config import Section
+from stagemesh.runtime.config_problems import KeyProblem
 
 
 class RouteConfig(Section):
@@ -45,7 +46,8 @@ class GatewayConfig(Section):
     """Ended requests whose events stay in memory for late watchers."""
 
     routes: dict[str, RouteConfig] = Field(default_factory=_routes)
-    """Route classes by name."""
+    """Route classes by name, in place of these three: how many run and wait at once, and the tokens of requests that
+    set no limit. `ttft_target_ms` is for scheduling to come."""
     default_route: str = "chat"
     """Class of requests that name none."""
     engine_queue_limit: int = Field(default=64, ge=0)
@@ -84,3 +86,10 @@ class GatewayConfig(Section):
     """Deferred requests kept at once, per mesh."""
     republish_after_s: float = Field(default=15.0, gt=0)
     """An event whose effect is not confirmed after this time is published again."""
+
+    @model_validator(mode="after")
+    def _default_route_exists(self) -> GatewayConfig:
+        if self.default_route not in self.routes:
+            known = ", ".join(sorted(self.routes))
+            raise KeyProblem(("default_route",), f"is {self.default_route!r}, which `routes` lacks ({known})")
+        return self

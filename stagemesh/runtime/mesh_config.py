@@ -45,7 +45,8 @@ class ModelConfig(Section):
     """One model under a name of its own."""
 
     source: str
-    """`builtin`, `hf:ORG/NAME`, a folder in Hugging Face layout, or a `.gguf` file."""
+    """`builtin`, `hf:ORG/NAME`, a folder in Hugging Face layout, or a `.gguf` file. A relative path counts from the
+    folder in which the command is given."""
     revision: str | None = None
     """Branch, tag or commit for `hf:` sources."""
     sampling: SamplingDefaults = SamplingDefaults()
@@ -62,7 +63,7 @@ class ShadowConfig(Section):
     candidate: str | None = None
     """Name of the candidate model; none switches shadowing off."""
     candidate_settings: dict[str, bool | int | float | str] = Field(default_factory=dict)
-    """Keys of the `engine` section that differ on the candidate's engine."""
+    """Keys of the `engine` section that differ on the candidate's engine; `stagemesh up` passes them on."""
     max_buffered_events: int = Field(default=1000, ge=1)
     """Events that wait in the gateway while the ledger is slow; what comes on top is dropped and counted."""
     max_outbox_events: int = Field(default=20_000, ge=1)
@@ -101,13 +102,14 @@ class MeshConfig(Section):
     model_dir: Path | None = None
     """Folder of pulled models; none: `stagemesh/models` below the user's cache folder."""
     models: dict[str, ModelConfig] = Field(default_factory=dict)
-    """Known models by name. The default model is known even where the file names others only."""
+    """Known models by name, each with `source` and, where needed, `revision` and `sampling`. The default model is known
+    even where the file names others only."""
     aliases: dict[str, str] = Field(default_factory=dict)
     """Other names for models, e.g. `gpt-4o-mini: smollm2-135m-instruct`."""
     default_model: str = DEFAULT_MODEL
     """The model of requests that name none."""
     serve: dict[str, int] = Field(default_factory=dict)
-    """Engines to start per model; empty: one for the default model."""
+    """Engines to start per model, the default model's among them; empty: one for the default model."""
     shadow: ShadowConfig = ShadowConfig()
 
     @model_validator(mode="after")
@@ -124,6 +126,10 @@ class MeshConfig(Section):
                 raise KeyProblem(
                     owner, f"names the model {name!r}, which `models` does not define ({', '.join(sorted(models))})"
                 )
+        if self.default_model not in serve:
+            raise KeyProblem(
+                ("serve",), f"leaves out the default model {self.default_model!r}; add it, or set default_model"
+            )
         object.__setattr__(self, "models", models)
         object.__setattr__(self, "serve", serve)
         object.__setattr__(self, "ledger_url", self.ledger_url or self.redis_url)

@@ -1,4 +1,5 @@
 import json
+import re
 import socket
 from pathlib import Path
 
@@ -144,6 +145,7 @@ def test_the_candidate_gets_its_own_settings(tmp_path: Path, monkeypatch: pytest
     [
         ("gateway:\n  nonsense: 1\n", "stagemesh.yaml:2: gateway.nonsense"),
         ("serve: {unknown: 1}\n", "serve.unknown: names the model 'unknown'"),
+        ("gateway: {routes: {bulk: {}}}\n", "gateway.default_route: is 'chat', which `routes` lacks (bulk)"),
         ("shadow: {candidate_settings: {dtyp: x}}\n", "shadow.candidate_settings.dtyp: is not a known key"),
         ("gateway: {http_listen: nowhere}\n", "gateway.http_listen: 'nowhere' is not an address"),
         ("supervisor: {max_log_bytes: 1}\n", "supervisor.max_log_bytes"),
@@ -152,5 +154,5 @@ def test_the_candidate_gets_its_own_settings(tmp_path: Path, monkeypatch: pytest
 def test_a_bad_key_is_told_with_its_place_before_anything_starts(tmp_path: Path, text: str, said: str) -> None:
     config = tmp_path / "stagemesh.yaml"
     config.write_text(text)
-    with pytest.raises(ConfigError, match=said.replace("[", r"\[")):
+    with pytest.raises(ConfigError, match=re.escape(said)):
         read_settings(UpOptions(config=config, state=tmp_path))

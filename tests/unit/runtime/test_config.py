@@ -82,6 +82,14 @@ def test_an_alias_to_an_unknown_model_is_refused(tmp_path: Path) -> None:
         read_source(path, {}).shared(MeshConfig)
 
 
+def test_engines_that_leave_out_the_default_model_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "models: {m: {source: x}}\nserve: {m: 1}\n")
+    with pytest.raises(ConfigError, match=r"stagemesh\.yaml:2: serve: leaves out the default model"):
+        read_source(path, {}).shared(MeshConfig)
+    path = write(tmp_path, "models: {m: {source: x}}\nserve: {m: 1}\ndefault_model: m\n")
+    assert read_source(path, {}).shared(MeshConfig).serve == {"m": 1}
+
+
 def test_one_redis_url_serves_both_uses() -> None:
     config = read_source(environ={"STAGEMESH_REDIS_URL": "redis://h:1", "STAGEMESH_KV_URL": "redis://h:2"}).shared(
         MeshConfig
