@@ -44,7 +44,7 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")(function)
 
 
-@command.command("pull")
+@command.command("pull", short_help="Fetch a model, unless it is here.")
 @click.argument("name", default="")
 @click.option("--all", "everything", is_flag=True, help="All models of the configuration.")
 @config_option
@@ -63,7 +63,7 @@ def pull(name: str, everything: bool, config: Path | None) -> None:
         click.echo(f"{files.name}: {files.path} ({files.size_bytes() / 1e6:.0f} MB)")
 
 
-@command.command("list")
+@command.command("list", short_help="All models, and whether they are here.")
 @json_option
 @config_option
 def list_(as_json: bool, config: Path | None) -> None:

@@ -28,7 +28,7 @@ def command() -> None:
     """What a candidate model answers to a copy of the traffic (`shadow.candidate` in stagemesh.yaml)."""
 
 
-@command.command("report", epilog=EPILOG)
+@command.command("report", epilog=EPILOG, short_help="How much the candidate's answers differ.")
 @click.option("--hours", type=click.FloatRange(0, min_open=True), help="Only pairs compared in the last hours.")
 @click.option(
     "--examples", "num_examples", type=click.IntRange(0, 100), default=5, show_default=True, help="Pairs to show."

@@ -25,7 +25,7 @@ def command() -> None:
     """Tenants and their API keys, in the ledger Redis of the mesh."""
 
 
-@command.command("create")
+@command.command("create", short_help="Make a tenant and print its API key.")
 @click.argument("tenant_id")
 @state_option
 @config_option
@@ -53,7 +53,7 @@ def list_(as_json: bool, state: Path | None, config: Path | None) -> None:
         click.echo(f"{each.tenant_id}  since {time.strftime('%Y-%m-%d %H:%M', time.localtime(each.created_at_s))}")
 
 
-@command.command("revoke")
+@command.command("revoke", short_help="Remove a tenant with all its keys.")
 @click.argument("tenant_id")
 @state_option
 @config_option
