@@ -12,15 +12,28 @@ OWN_LINE = "supervisor: "
 
 
 class LogFile:
-    """An append-only file that is rotated before it would grow beyond `max_bytes`."""
+    """An append-only file that is rotated before it would grow beyond `max_bytes`.
+
+    A full disk does not stop its writer: what cannot be written is counted, and told when there is room again.
+    """
 
     def __init__(self, path: Path, *, max_bytes: int, num_old: int) -> None:
         self.path = path
         self._max_bytes = max_bytes
         self._num_old = num_old
         self._file = path.open("ab", buffering=0)
+        self._num_lost_bytes = 0
 
     def write(self, data: bytes) -> None:
+        try:
+            if self._num_lost_bytes:
+                self._append(f"{OWN_LINE}{self._num_lost_bytes} bytes could not be written here\n".encode())
+                self._num_lost_bytes = 0
+            self._append(data)
+        except OSError:
+            self._num_lost_bytes += len(data)
+
+    def _append(self, data: bytes) -> None:
         if self._file.tell() + len(data) > self._max_bytes and self._file.tell():
             self._rotate()
         self._file.write(data)
@@ -35,13 +48,14 @@ class LogFile:
             self.write(data)
 
     def _rotate(self) -> None:
-        self._file.close()
         for index in range(self._num_old, 0, -1):
             older = old_log(self.path, index)
             younger = old_log(self.path, index - 1) if index > 1 else self.path
             if younger.exists():
                 os.replace(younger, older)
-        self._file = self.path.open("wb" if self._num_old == 0 else "ab", buffering=0)
+        fresh = self.path.open("wb" if self._num_old == 0 else "ab", buffering=0)
+        self._file.close()
+        self._file = fresh
 
     def close(self) -> None:
         self._file.close()

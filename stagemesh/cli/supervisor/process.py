@@ -21,6 +21,8 @@ then a file was changed or a port taken meanwhile, and trying again finds out wh
 
 START_PROBE_INTERVAL_S = 0.1
 PROBE_TIMEOUT_S = 2.0
+EXIT_OS_ERROR = 71
+"""EX_OSERR of sysexits.h: the system could not make the process, which it may a little later."""
 MAX_REASON_CHARS = 300
 
 
@@ -85,8 +87,13 @@ class ManagedProcess:
 
     async def _run_once(self) -> int:
         """One run of the process; gives its exit code."""
-        child = self._child = await spawn(self.spec)
         self._ready_at, self._killed_for = None, ""
+        try:
+            child = self._child = await spawn(self.spec)
+        except OSError as error:
+            self._killed_for = f"it could not be started: {error.strerror or error}"
+            self._log.write_line(self._killed_for)
+            return EXIT_OS_ERROR
         self._change(ProcessState.STARTING, pid=child.pid, started_at=child.started_at)
         if self._stopping.is_set():  # told to stop while it was being made
             child.signal(signal.SIGTERM)

@@ -17,6 +17,8 @@ from stagemesh.cli.supervisor.state_dir import StateDir
 
 STOP_MARGIN_S = 3.0
 """What a process gets beyond its own drain grace before it is killed."""
+REWRITE_AFTER_S = 1.0
+"""Until the record is written again that the disk did not take."""
 
 
 class Supervisor:
@@ -46,6 +48,7 @@ class Supervisor:
             ManagedProcess(spec, settings, log, self._write) for spec, log in zip(specs, self._logs, strict=True)
         ]
         self._tasks: list[asyncio.Task[None]] = []
+        self._rewrite: asyncio.TimerHandle | None = None
 
     def request_stop(self) -> None:
         """Begin to stop; `run` returns when all processes have ended."""
@@ -89,11 +92,23 @@ class Supervisor:
         self._record = self._record.model_copy(
             update={"processes": tuple(process.record for process in self._processes)}
         )
-        write_mesh(self._state.mesh_file, self._record)
+        self._save(self._record)
         if self._guardian is not None:
             self._guardian.update({process.record.pid for process in self._processes} - {0})
+
+    def _save(self, record: MeshRecord) -> None:
+        """Write the record, now or as soon as the disk takes it; the processes do not depend on it."""
+        pending, self._rewrite = self._rewrite, None
+        if pending is not None:
+            pending.cancel()
+        try:
+            write_mesh(self._state.mesh_file, record)
+        except OSError as error:
+            if pending is None:
+                print(f"stagemesh: {self._state.mesh_file} cannot be written: {error.strerror}", file=sys.stderr)
+            self._rewrite = asyncio.get_running_loop().call_later(REWRITE_AFTER_S, self._save, record)
 
     def _forget(self) -> None:
         """Leave what the next start needs: token and ports."""
         ended = {"supervisor_pid": 0, "supervisor_started_at": 0.0, "processes": ()}
-        write_mesh(self._state.mesh_file, self._record.model_copy(update=ended))
+        self._save(self._record.model_copy(update=ended))
