@@ -202,6 +202,13 @@ def test_a_deadline_that_passes_at_this_end_names_the_option(gateway: FakeGatewa
     assert (result.exit_code, result.stderr) == (7, "expired: no end within 0.2 s; --timeout gives more time\n")
 
 
+def test_a_degraded_answer_names_the_stages_and_what_they_fell_back_to(gateway: FakeGateway) -> None:
+    ended = final(outcome=common_pb2.OUTCOME_DEGRADED)
+    ended.final.stages.add(stage=common_pb2.STAGE_CACHE, status=common_pb2.STAGE_STATUS_DEGRADED, fallback="cold")
+    gateway.script = [ended]
+    assert run(gateway, "chat", "x").stderr == "degraded: cache (cold)\n"
+
+
 def test_a_fault_of_the_whole_answer_is_not_told_as_a_fault_of_a_member(gateway: FakeGateway) -> None:
     issue = validator_pb2.Issue(pointer="", rule="json.syntax", message="the text is not valid JSON", severity=2)
     gateway.script = [final("no", validation=gateway_pb2.Validation(valid=False, issues=[issue]))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -60,21 +61,30 @@ class AnswerPrinter:
 def remark(final: gateway_pb2.Final) -> None:
     """Say on stderr what a caller should know: outcome, truncation, validation."""
     value = answer.as_json(final)
-    if value["outcome"] not in {"complete", "deferred"}:  # where to find a deferred answer was said when it was
+    if value["outcome"] == "degraded":
+        console.err.print(f"degraded: {', '.join(_degraded(value['stages']))}", style="yellow")
+    elif value["outcome"] not in {"complete", "deferred"}:  # where to find a deferred answer was said when it was
         reason = f": {final.error.message or final.error.reason}" if final.HasField("error") else ""
-        degraded = [stage["name"] for stage in value["stages"] if stage["status"] in {"degraded", "failed"}]
-        where = f" (stages: {', '.join(degraded)})" if degraded else ""
-        console.err.print(f"{value['outcome']}{where}{reason}", style="yellow")
+        console.err.print(f"{value['outcome']}{reason}", style="yellow")
     if value["finish_reason"] == "length":
         console.err.print("The answer was cut at its token limit; --max-tokens raises it.", style="yellow")
     if final.cut_messages:
         console.err.print(f"{final.cut_messages} old messages did not fit and were left out.", style="yellow")
-    for issue in value["validation"]["errors"]:
+    for issue in (issue for issue in value["validation"]["errors"] if issue["rule"] != "truncated"):
         console.err.print(f"{issue['pointer'] or 'the answer'}: {issue['message']}", style="red")
     for change in value["validation"]["corrections"]:
         console.err.print(
             f"corrected {change['pointer'] or 'the text'}: {change['reason'] or change['step']}", style="yellow"
         )
+
+
+def _degraded(stages: list[dict[str, Any]]) -> list[str]:
+    """`correct (verdict)` for each stage that took its fallback."""
+    return [
+        stage["name"] + (f" ({stage['fallback']})" if stage["fallback"] else "")
+        for stage in stages
+        if stage["status"] in {"degraded", "failed"}
+    ]
 
 
 def stage_table(final: gateway_pb2.Final) -> Table:
