@@ -1,7 +1,10 @@
 """A disk that takes nothing more: the processes are kept running all the same, and the files are mended afterwards."""
 
+import errno
+import io
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,11 @@ from stagemesh.cli.supervisor.state_dir import StateDir
 from tests.contract.supervised import becomes, eventually, fake_spec, supervised
 
 READY, BACKOFF = ProcessState.READY, ProcessState.BACKOFF
+
+
+class FullStream(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def answers(spec: ProcessSpec) -> bool:
@@ -28,8 +36,11 @@ def _read(path: Path) -> bytes:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
-async def test_a_process_is_restarted_although_the_record_cannot_be_written(tmp_path: Path) -> None:
+async def test_a_process_is_restarted_although_the_record_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = fake_spec("a")
+    monkeypatch.setattr(sys, "stderr", FullStream())
     async with supervised(tmp_path, [spec]) as state:
         before = await becomes(state, "a", READY)
         state.mesh_file.unlink()

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from stagemesh.cli.supervisor.guardian_link import GuardianLink
 from stagemesh.cli.supervisor.log_file import LogFile
@@ -105,10 +106,15 @@ class Supervisor:
             write_mesh(self._state.mesh_file, record)
         except OSError as error:
             if pending is None:
-                print(f"stagemesh: {self._state.mesh_file} cannot be written: {error.strerror}", file=sys.stderr)
+                _say(f"{self._state.mesh_file} cannot be written: {error.strerror}")
             self._rewrite = asyncio.get_running_loop().call_later(REWRITE_AFTER_S, self._save, record)
 
     def _forget(self) -> None:
         """Leave what the next start needs: token and ports."""
         ended = {"supervisor_pid": 0, "supervisor_started_at": 0.0, "processes": ()}
         self._save(self._record.model_copy(update=ended))
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # the supervisor's own log may lie on the same full disk
+        print(f"stagemesh: {text}", file=sys.stderr, flush=True)
