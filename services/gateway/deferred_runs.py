@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 
 from services.gateway.core import Gateway
-from services.gateway.ledger import Entry
+from services.gateway.ledger import Claim, Entry
 from services.gateway.runner import Runner
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
@@ -49,7 +49,10 @@ class DeferredRuns:
         return entry.final if entry is not None and entry.final is not None else final
 
     async def expire(self, tenant_id: str, request_id: str) -> None:
-        """A deferred request waited too long."""
+        """A deferred request waited too long. One that runs at this moment goes on to its own end."""
+        claim = await self._ledger.call(self._ledger.ledger.claim(tenant_id, request_id, deferred=True))
+        if not isinstance(claim, Claim):
+            return
         error = DeadlineExceeded("DEFERRED_EXPIRED", "the request waited too long for capacity")
         final = gateway_pb2.Final(request_id=request_id, outcome=common_pb2.OUTCOME_EXPIRED, error=to_detail(error))
-        await self._ledger.call(self._ledger.ledger.finish(tenant_id, final, owned=False))
+        await self._ledger.call(self._ledger.ledger.finish(tenant_id, final))

@@ -13,6 +13,10 @@ Key = tuple[str, str]
 """(tenant ID, request ID)."""
 
 
+MAX_ENDED_BYTES = 64 * 1024 * 1024
+"""Events of ended requests that are kept, as serialized; an answer with many log-probabilities has megabytes."""
+
+
 class Requests:
     def __init__(self, follower: Follower, *, max_ended: int) -> None:
         self._follower = follower
@@ -20,6 +24,7 @@ class Requests:
         self._running: dict[Key, RunningRequest] = {}
         self._hashes: dict[Key, bytes] = {}
         self._ended: OrderedDict[Key, RunningRequest] = OrderedDict()
+        self._ended_bytes = 0
         self._followers: set[asyncio.Task[None]] = set()
 
     def register(self, job: Job, *, first_seq: int = 1) -> RunningRequest:
@@ -54,8 +59,10 @@ class Requests:
     def remember(self, running: RunningRequest) -> None:
         """It ended here: its events stay for late watchers, until newer ones push them out."""
         self._ended[running.tenant_id, running.request_id] = running
-        while len(self._ended) > self._max_ended:
-            self._ended.popitem(last=False)
+        self._ended_bytes += running.num_bytes()
+        while len(self._ended) > self._max_ended or self._ended_bytes > MAX_ENDED_BYTES:
+            _, oldest = self._ended.popitem(last=False)
+            self._ended_bytes -= oldest.num_bytes()
 
     def follow(self, tenant_id: str, request_id: str, after_seq: int = 0) -> RunningRequest:
         """A request that is worked on elsewhere, or later, as if it ran here."""

@@ -96,6 +96,10 @@ class RunningRequest:
         """The final event's body, when it is there."""
         return await asyncio.shield(self._final)
 
+    def num_bytes(self) -> int:
+        """Size of its events, serialized."""
+        return sum(event.ByteSize() for event in self._events)
+
     def abandon(self) -> None:
         """A reader left before the end: work that nobody reads and nobody may come back for is stopped."""
         if self.num_readers == 0 and not self.keep:
