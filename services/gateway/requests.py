@@ -58,7 +58,10 @@ class Requests:
 
     def remember(self, running: RunningRequest) -> None:
         """It ended here: its events stay for late watchers, until newer ones push them out."""
-        self._ended[running.tenant_id, running.request_id] = running
+        key = (running.tenant_id, running.request_id)
+        if (before := self._ended.pop(key, None)) is not None:
+            self._ended_bytes -= before.num_bytes()
+        self._ended[key] = running
         self._ended_bytes += running.num_bytes()
         while len(self._ended) > self._max_ended or self._ended_bytes > MAX_ENDED_BYTES:
             _, oldest = self._ended.popitem(last=False)
