@@ -68,6 +68,8 @@ class ConsumerCounts:
     retried: int = 0
     duplicates: int = 0
     """Records of a request that was being handled already."""
+    assignments: int = 0
+    """How often the group gave this member its partitions."""
     skipped: int = 0
     """Records that are no envelope, or whose body is gone because the request has ended."""
 
@@ -102,7 +104,8 @@ class EventConsumer:
         self._by_request: dict[tuple[str, str], asyncio.Future[None]] = {}
         self._stopping = asyncio.Event()
         self._grace_s = 0.0
-        self._paused = False
+        self._paused: bool | None = False
+        """None after an assignment: librdkafka keeps a pause over it, so it must be said again either way."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -260,7 +263,8 @@ class EventConsumer:
         # Called within poll, in the consumer's thread, while the event loop waits for that poll.
         for item in partitions:
             self._trackers[(item.topic, item.partition)] = OffsetTracker()
-        self._paused = False
+        self._paused = None
+        self.counts.assignments += 1
         log.info("partitions assigned", partitions=[f"{item.topic}[{item.partition}]" for item in partitions])
 
     def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -129,6 +129,34 @@ async def test_200_events_take_effect_exactly_once_though_the_broker_is_killed_i
     assert effects == Counter(request_ids)
 
 
+async def test_a_consumer_that_had_paused_goes_on_after_the_broker_came_back(redis: Redis, outbox: Outbox) -> None:
+    release = asyncio.Event()
+    seen: set[str] = set()
+
+    async def handle(envelope: events_pb2.Envelope, _attempt: int) -> None:
+        await release.wait()
+        seen.add(envelope.request_id)
+        await outbox.remove(envelope.tenant_id, envelope.request_id)
+
+    with running_broker() as broker:
+        async with producing(broker.bootstrap) as producer:
+            relay = Relay(outbox, producer, FAST)
+            relay.start()
+            config = ConsumerConfig(max_in_flight=1, stall_s=0.05)  # pauses while its one handler is busy
+            consumer = consume(broker, outbox, redis, handle, config=config, group_protocol="classic")
+            for request_id in "abcd":
+                assert await outbox.put(event(request_id))
+            await eventually(lambda: _true(consumer.num_in_flight == 1), "the first is being handled")
+            broker.kill()
+            broker.start()
+            await eventually(lambda: _true(consumer.counts.assignments == 2), "the partitions are assigned anew")
+            release.set()
+            await eventually(lambda: _is_empty(outbox), "all events are confirmed")
+            await relay.stop()
+            await consumer.stop(5.0)
+    assert seen == {*"abcd"}
+
+
 async def _true(value: bool) -> bool:
     return value
 
