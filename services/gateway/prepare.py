@@ -81,6 +81,29 @@ async def _tokenize(
             f"max_tokens leaves no room for the prompt: the model's context holds {engine.context_length:,} tokens",
             field="sampling.max_tokens",
         )
+    request = _prepare_request(work, room, session)
+    with work.log_stages.measure(stages.TOKENIZE) as measured:
+        try:
+            answer = await call(
+                peers.tokenizer.Prepare, request, TOKENIZER_RETRIES, work.deadline, config.tokenizer_timeout_s
+            )
+            measured.note(answer)
+        except grpc.RpcError as error:
+            raise _with_room(from_rpc(error), work.job.request.sampling.max_tokens, engine.context_length) from error
+    work.log_stages.add(
+        common_pb2.StageReport(
+            stage=stages.ANALYZE,
+            status=common_pb2.STAGE_STATUS_OK,
+            attempts=1,
+            duration_us=answer.response.analyze_us,
+        )
+    )
+    return answer.response
+
+
+def _prepare_request(
+    work: Work, room: int, session: cache_pb2.OpenSessionResponse | None
+) -> tokenizer_pb2.PrepareRequest:
     request = tokenizer_pb2.PrepareRequest(
         model=work.job.model,
         max_prompt_tokens=room,
@@ -93,23 +116,15 @@ async def _tokenize(
     if session is not None and session.HasField("session"):
         request.history.messages.extend(session.session.messages)
         request.history.token_ids.extend(session.session.token_ids)
-    with work.log_stages.measure(stages.TOKENIZE) as measured:
-        try:
-            answer = await call(
-                peers.tokenizer.Prepare, request, TOKENIZER_RETRIES, work.deadline, config.tokenizer_timeout_s
-            )
-            measured.note(answer)
-        except grpc.RpcError as error:
-            raise from_rpc(error) from error
-    work.log_stages.add(
-        common_pb2.StageReport(
-            stage=stages.ANALYZE,
-            status=common_pb2.STAGE_STATUS_OK,
-            attempts=1,
-            duration_us=answer.response.analyze_us,
-        )
-    )
-    return answer.response
+    return request
+
+
+def _with_room(error: StagemeshError, max_tokens: int, context_length: int) -> StagemeshError:
+    """A prompt may be too long only because of what `max_tokens` keeps free; then the message says so."""
+    if error.reason != "PROMPT_TOO_LONG" or not max_tokens:
+        return error
+    message = f"{error.message}; max_tokens keeps {max_tokens:,} of the context's {context_length:,} tokens free"
+    return InvalidRequest(error.reason, message, field=error.field)
 
 
 async def _open_session(

@@ -5,9 +5,10 @@ import pytest
 
 from services.gateway.config import GatewayConfig
 from services.gateway.job import make_job
+from services.gateway.prepare import _with_room
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
-from stagemesh.runtime.errors import StagemeshError
+from stagemesh.runtime.errors import InvalidRequest, StagemeshError
 from stagemesh.runtime.mesh_config import DEFAULT_MODEL, MeshConfig
 
 MESH = MeshConfig(aliases={"small": DEFAULT_MODEL})
@@ -89,3 +90,10 @@ def test_an_id_in_capitals_is_the_same_request() -> None:
     small, large = (make_job("t", request(request_id=name), MESH, CONFIG) for name in (request_id, request_id.upper()))
     assert small.request_id == large.request_id
     assert small.payload_hash == large.payload_hash
+
+
+def test_a_prompt_that_max_tokens_leaves_no_room_for_is_told_so() -> None:
+    told = _with_room(InvalidRequest("PROMPT_TOO_LONG", "33 tokens, but 22 are allowed", field="chat"), 8_170, 8_192)
+    assert "max_tokens keeps 8,170 of the context's 8,192 tokens free" in told.message
+    plain = InvalidRequest("PROMPT_TOO_LONG", "x")
+    assert _with_room(plain, 0, 8_192) is plain
