@@ -1,6 +1,7 @@
 """Decode speed of the engine core in process: one stream, and 16 at once, on the default model.
 
-OMP_WAIT_POLICY=PASSIVE python benchmarks/engine_decode.py [--threads 2] [--dtype float32] [--repeats 3] [--json]
+OMP_WAIT_POLICY=PASSIVE python benchmarks/engine_decode.py [--threads 2] [--backend native] [--dtype float32]
+    [--repeats 3] [--json]
 
 (The service sets the wait policy itself, before torch is imported.)
 """
@@ -66,21 +67,29 @@ def run(core: EngineCore, *, num_sequences: int, num_prompt: int, num_output: in
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--backend", default="torch", choices=["torch", "native"])
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     files = pull(read_source(environ={}).shared(MeshConfig))
-    config = EngineConfig(threads=args.threads, dtype=args.dtype)
+    config = EngineConfig(threads=args.threads, dtype=args.dtype, backend=args.backend)
     model = load_model(files, config)
     vocabulary = Vocabulary(model.tokenizer.all_token_bytes, frozenset(), frozenset())
     limits = CoreLimits(
         num_pages=model.num_pages, max_running=32, prefill_chunk_size=512, max_step_ms=0, stage_sample_interval=16
     )
     core = EngineCore(model.runner, vocabulary, limits)
-    cases = {"single": (1, 128, 64), "batch16": (16, 128, 128), "prefill_2048": (1, 2048, 2)}
+    cases = {
+        "single": (1, 128, 64),
+        "batch16": (16, 128, 128),
+        "prefill_512": (1, 512, 2),
+        "prefill_2048": (1, 2048, 2),
+    }
     run(core, num_sequences=1, num_prompt=16, num_output=4)
-    results: dict[str, object] = {"processor": processor(), "threads": args.threads, "dtype": args.dtype}
+    results: dict[str, object] = {"processor": processor(), "threads": args.threads, "backend": model.backend}
+    if args.backend == "torch":
+        results["dtype"] = args.dtype
     for name, (num_sequences, num_prompt, num_output) in cases.items():
         runs = [
             run(core, num_sequences=num_sequences, num_prompt=num_prompt, num_output=num_output)

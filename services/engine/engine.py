@@ -6,27 +6,21 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-import torch
-
+from services.engine.backend import Sizes, load_backend
 from services.engine.block_manager import PAGE_SIZE, Owner, num_pages_for
 from services.engine.config import EngineConfig
 from services.engine.constraint import ConstraintCompiler
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.core_thread import CoreThread, Stop
 from services.engine.ending import Ending
-from services.engine.kernels.torch_forms import TorchKernels
-from services.engine.kv_pool import KvPool
-from services.engine.model_runner import ModelRunner
-from services.engine.models.decoder import Decoder
+from services.engine.model_runner import Runner
 from services.engine.registry import Registry, RegistryLimits
 from services.engine.request import RequestLimits
 from services.engine.sampling_params import SamplingParams
 from services.engine.sequence import Sequence
 from services.engine.sequence_factory import SequenceFactory
-from services.engine.threads import num_physical_cores
 from services.engine.updates import StepOutput
 from services.engine.vocabulary import Vocabulary
-from services.engine.weights.load import load_weights
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.models.model_config import TransformerConfig, load_model_config
 from stagemesh.models.revision import revision
@@ -36,8 +30,6 @@ from stagemesh.runtime.errors import StagemeshError
 from stagemesh.runtime.telemetry import get_logger
 
 log = get_logger(__name__)
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,33 +42,30 @@ class LoadedModel:
     context_length: int
     num_pages: int
     backend: str
-    runner: ModelRunner
+    runner: Runner
 
 
 def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
     """Read the model into memory; seconds. Raises ModelError with a sentence for the operator."""
     started_s = time.monotonic()
-    torch.set_num_threads(num_physical_cores() if config.threads == "auto" else config.threads)
-    model, tokenizer, dtype = load_model_config(files), load_tokenizer(files), DTYPES[config.dtype]
+    model, tokenizer = load_model_config(files), load_tokenizer(files)
     context_length = min(model.context_length, config.context_length or model.context_length)
     num_pages = num_pages_for(config.kv_pool_tokens)
-    kernels = TorchKernels()
-    weights = load_weights(files, model, dtype)
-    pool = KvPool(model, num_pages, dtype)
+    backend = load_backend(files, model, config, Sizes(context_length=context_length, num_pages=num_pages))
     identity = common_pb2.ModelIdentity(
         model=files.name,
         revision=revision(files),
         tokenizer_hash=tokenizer.tokenizer_hash,
-        precision=config.dtype,
-        kv_layout=f"{config.dtype}-p{PAGE_SIZE}",
+        precision=backend.precision,
+        kv_layout=backend.kv_layout,
     )
     log.info(
         "model loaded",
         model=files.name,
         seconds=round(time.monotonic() - started_s, 2),
-        weight_mb=weights.num_bytes() // 1_000_000,
-        max_kv_mb=pool.num_bytes() // 1_000_000,
-        threads=torch.get_num_threads(),
+        backend=backend.name,
+        weight_mb=backend.weight_bytes // 1_000_000,
+        max_kv_mb=backend.kv_bytes // 1_000_000,
     )
     return LoadedModel(
         identity=identity,
@@ -84,8 +73,8 @@ def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
         tokenizer=tokenizer,
         context_length=context_length,
         num_pages=num_pages,
-        backend=f"{kernels.name}-cpu",
-        runner=ModelRunner(Decoder(model, weights, kernels, context_length), pool),
+        backend=backend.name,
+        runner=backend.runner,
     )
 
 

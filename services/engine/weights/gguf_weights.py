@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -10,6 +12,8 @@ from services.engine.weights.decoder_weights import DecoderWeights, assemble
 from stagemesh.models.errors import ModelCorrupt
 from stagemesh.models.gguf_file import GgufFile
 from stagemesh.models.model_config import TransformerConfig
+
+Row = TypeVar("Row", np.float32, np.uint8)
 
 TOP_NAMES = {
     "embedding": "token_embd.weight",
@@ -40,7 +44,7 @@ def load_gguf(file: GgufFile, config: TransformerConfig, dtype: torch.dtype) -> 
     """Raises ModelCorrupt when a tensor lacks or has the wrong shape, UnsupportedModel for unknown formats."""
 
     def read(name: str) -> torch.Tensor:
-        stored = _stored_name(name)
+        stored = stored_name(name)
         if stored not in file.tensors:
             raise ModelCorrupt(f"{file.path} has no tensor {stored}")
         values = file.tensor(stored)
@@ -54,13 +58,14 @@ def load_gguf(file: GgufFile, config: TransformerConfig, dtype: torch.dtype) -> 
     return assemble(config, read)
 
 
-def unpermute(values: npt.NDArray[np.float32], num_heads: int) -> npt.NDArray[np.float32]:
+def unpermute(values: npt.NDArray[Row], num_heads: int) -> npt.NDArray[Row]:
     """Undo llama.cpp's order of q and k rows, (head, D/2, 2), which pairs neighbours, back to (head, 2, D/2)."""
     halves = values.shape[0] // num_heads // 2
     return values.reshape(num_heads, halves, 2, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
 
 
-def _stored_name(name: str) -> str:
+def stored_name(name: str) -> str:
+    """The file's name for a tensor of the engine."""
     if name in TOP_NAMES:
         return TOP_NAMES[name]
     _, index, kind = name.split(".")

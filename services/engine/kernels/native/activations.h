@@ -1,0 +1,61 @@
+// Rows of activations in 8 bits, one scale for each group of 32; and the norm that precedes them.
+#pragma once
+#include <cmath>
+
+#include "packed_matrix.h"
+
+struct Activations {
+  int groups = 0;
+  Buffer<int8_t> values;   // [rows, 32 × groups]
+  Buffer<float> scales;    // [rows, groups]
+  Buffer<int32_t> totals;  // [rows, groups]: sum of the values
+  Buffer<float> sums;      // [rows, groups]: scale × total, what a weight's minimum is multiplied by
+
+  void reserve(int rows, int cols) {
+    groups = cols / kGroup;
+    values.reserve(size_t(rows) * cols);
+    scales.reserve(size_t(rows) * groups);
+    totals.reserve(size_t(rows) * groups);
+    sums.reserve(size_t(rows) * groups);
+  }
+};
+
+// value = x × 127 / max|x| of its group, rounded to nearest
+inline void quantize_group(const float* x, Activations& out, int row, int group) {
+  const simd::Floats a = simd::load(x), b = simd::load(x + 16);
+  const float largest = simd::largest(simd::max(simd::abs(a), simd::abs(b)));
+  const simd::Floats inverse = simd::splat(largest > 0 ? 127.0f / largest : 0.0f);
+  const simd::Ints low = simd::to_ints(a * inverse), high = simd::to_ints(b * inverse);
+  int8_t* values = out.values.data() + (size_t(row) * out.groups + group) * kGroup;
+  simd::store_bytes(values, low);
+  simd::store_bytes(values + 16, high);
+  const size_t at = size_t(row) * out.groups + group;
+  out.scales[at] = largest / 127.0f;
+  out.totals[at] = simd::sum(low + high);
+  out.sums[at] = out.scales[at] * float(out.totals[at]);
+}
+
+inline void quantize_row(const float* x, Activations& out, int row) {
+  for (int group = 0; group < out.groups; ++group) quantize_group(x + group * kGroup, out, row, group);
+}
+
+// 1 / sqrt(mean square + eps)
+inline float inverse_rms(const float* x, int size, float eps) {
+  simd::Floats squares = simd::splat(0);
+  for (int i = 0; i < size; i += 16) squares = simd::fma(simd::load(x + i), simd::load(x + i), squares);
+  return 1.0f / std::sqrt(simd::sum(squares) / float(size) + eps);
+}
+
+// RMS norm and quantization in one pass over the row.
+inline void norm_quantize_row(const float* x, const float* weight, float eps, Activations& out, int row) {
+  const int size = out.groups * kGroup;
+  const simd::Floats inverse = simd::splat(inverse_rms(x, size, eps));
+  float normed[kGroup];
+  for (int group = 0; group < out.groups; ++group) {
+    for (int i = 0; i < kGroup; i += 16) {
+      const int at = group * kGroup + i;
+      simd::store(normed + i, simd::load(x + at) * inverse * simd::load(weight + at));
+    }
+    quantize_group(normed, out, row, group);
+  }
+}

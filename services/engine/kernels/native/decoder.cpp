@@ -1,0 +1,244 @@
+#include "decoder.h"
+
+#include <chrono>
+
+namespace {
+
+enum Part { kEmbed, kAttend, kMlp, kNorm, kSample };  // as services/engine/stages.py numbers them
+
+std::vector<float> copied(const float* values, int count) {
+  return values == nullptr ? std::vector<float>() : std::vector<float>(values, values + count);
+}
+
+}  // namespace
+
+// Meets the other threads, and on thread 0 books the time since the last meeting.
+class Decoder::Clock {
+ public:
+  Clock(ThreadPool& pool, double* seconds) : pool_(pool), seconds_(seconds), last_(now()) {}
+
+  void meet(Part part) {
+    pool_.barrier();
+    if (seconds_ == nullptr) return;
+    const double time = now();
+    seconds_[part] += time - last_;
+    last_ = time;
+  }
+
+ private:
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
+  ThreadPool& pool_;
+  double* const seconds_;
+  double last_;
+};
+
+Decoder::Decoder(const sm_shape& shape, const float* cos, const float* sin)
+    : shape_(shape),
+      pool_(shape.num_threads),
+      layers_(shape.num_layers),
+      cos_(cos, cos + size_t(shape.num_positions) * shape.head_dim / 2),
+      sin_(sin, sin + size_t(shape.num_positions) * shape.head_dim / 2),
+      kv_(shape.num_pages, shape.num_layers, shape.num_kv_heads, shape.head_dim),
+      scratch_(shape.num_threads) {}
+
+void Decoder::set_layer(int index, const sm_layer& from) {
+  const auto matrix = [](const sm_matrix* m) { return reinterpret_cast<const PackedMatrix*>(m); };
+  Layer& layer = layers_[index];
+  layer.qkv = matrix(from.qkv);
+  layer.output = matrix(from.output);
+  layer.gate_up = matrix(from.gate_up);
+  layer.down = matrix(from.down);
+  layer.attention_norm = copied(from.attention_norm, shape_.hidden_size);
+  layer.ffn_norm = copied(from.ffn_norm, shape_.hidden_size);
+  layer.qkv_bias = copied(from.qkv_bias, qkv_width());
+  layer.output_bias = copied(from.output_bias, shape_.hidden_size);
+  layer.q_norm = copied(from.q_norm, shape_.head_dim);
+  layer.k_norm = copied(from.k_norm, shape_.head_dim);
+}
+
+void Decoder::set_ends(const PackedMatrix* embedding, const PackedMatrix* head, const float* norm) {
+  embedding_ = embedding;
+  head_ = head;
+  norm_ = copied(norm, shape_.hidden_size);
+}
+
+void Decoder::step(const sm_batch& batch, float* logits, double* seconds) {
+  batch_ = &batch;
+  logits_ = logits;
+  reserve(batch);
+  pool_.run([&](int thread) {
+    Clock clock(pool_, thread == 0 ? seconds : nullptr);
+    run_stages(thread, clock);
+  });
+}
+
+void Decoder::reserve(const sm_batch& batch) {
+  const size_t rows = batch.num_rows;
+  x_.reserve(rows * shape_.hidden_size);
+  qkv_.reserve(rows * qkv_width());
+  attended_.reserve(rows * attended_width());
+  gated_.reserve(rows * shape_.ffn_size);
+  hidden_.reserve(batch.num_rows, shape_.hidden_size);
+  attended_q_.reserve(batch.num_rows, attended_width());
+  gated_q_.reserve(batch.num_rows, shape_.ffn_size);
+  int longest = 0;
+  for (int row = 0; row < batch.num_rows; ++row) longest = std::max(longest, batch.positions[row] + 1);
+  max_tokens_ = size_t(longest + kPageTokens - 1) / kPageTokens * kPageTokens;
+  for (Buffer<float>& scratch : scratch_) scratch.reserve(kTileQueries * max_tokens_);
+}
+
+void Decoder::run_stages(int thread, Clock& clock) {
+  embed(thread);
+  clock.meet(kEmbed);
+  for (int index = 0; index < shape_.num_layers; ++index) {
+    norm(layers_[index].attention_norm, thread);
+    clock.meet(kNorm);
+    attention_stages(index, thread, clock);
+    norm(layers_[index].ffn_norm, thread);
+    clock.meet(kNorm);
+    mlp_stages(layers_[index], thread, clock);
+  }
+  head_stages(thread, clock);
+}
+
+void Decoder::attention_stages(int index, int thread, Clock& clock) {
+  const Layer& layer = layers_[index];
+  project(*layer.qkv, hidden_, layer.qkv_bias, qkv_.data(), thread);
+  clock.meet(kAttend);
+  rotate_and_write(index, thread);
+  clock.meet(kAttend);
+  attend(index, thread);
+  clock.meet(kAttend);
+  quantize(attended_.data(), attended_width(), attended_q_, thread);
+  clock.meet(kAttend);
+  project_onto_rows(*layer.output, attended_q_, layer.output_bias, thread);
+  clock.meet(kAttend);
+}
+
+void Decoder::mlp_stages(const Layer& layer, int thread, Clock& clock) {
+  gated(layer, thread);
+  clock.meet(kMlp);
+  quantize(gated_.data(), shape_.ffn_size, gated_q_, thread);
+  clock.meet(kMlp);
+  project_onto_rows(*layer.down, gated_q_, {}, thread);
+  clock.meet(kMlp);
+}
+
+// The norm and the head of the rows that are sampled from.
+void Decoder::head_stages(int thread, Clock& clock) {
+  for (int i = thread; i < batch_->num_samples; i += pool_.num_threads())
+    norm_quantize_row(x_.data() + size_t(batch_->sample_rows[i]) * shape_.hidden_size, norm_.data(),
+                      shape_.rms_norm_eps, hidden_, i);
+  clock.meet(kNorm);
+  const Share blocks = share(head_->num_blocks(), thread);
+  matmul(*head_, hidden_, batch_->num_samples, blocks.begin, blocks.end, [&](int block, int row, simd::Floats sixteen) {
+    simd::store(logits_ + size_t(row) * head_->rows() + block * kBlockRows, sixteen);
+  });
+  clock.meet(kSample);
+}
+
+void Decoder::embed(int thread) {
+  for (int row = thread; row < batch_->num_rows; row += pool_.num_threads())
+    embedding_->dequantize_row(batch_->token_ids[row], x_.data() + size_t(row) * shape_.hidden_size);
+}
+
+void Decoder::norm(const std::vector<float>& weight, int thread) {
+  for (int row = thread; row < batch_->num_rows; row += pool_.num_threads())
+    norm_quantize_row(x_.data() + size_t(row) * shape_.hidden_size, weight.data(), shape_.rms_norm_eps, hidden_, row);
+}
+
+void Decoder::quantize(const float* rows, int cols, Activations& out, int thread) {
+  const int groups = cols / kGroup;
+  const Share mine = share(batch_->num_rows * groups, thread);  // by group, so that a single row is shared as well
+  for (int at = mine.begin; at < mine.end; ++at)
+    quantize_group(rows + size_t(at) * kGroup, out, at / groups, at % groups);
+}
+
+void Decoder::project(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, float* out,
+                      int thread) {
+  const Share blocks = share(w.num_blocks(), thread);
+  matmul(w, x, batch_->num_rows, blocks.begin, blocks.end, [&](int block, int row, simd::Floats sixteen) {
+    if (!bias.empty()) sixteen = sixteen + simd::load(bias.data() + block * kBlockRows);
+    simd::store(out + size_t(row) * w.rows() + block * kBlockRows, sixteen);
+  });
+}
+
+void Decoder::project_onto_rows(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias,
+                                int thread) {
+  const Share blocks = share(w.num_blocks(), thread);
+  matmul(w, x, batch_->num_rows, blocks.begin, blocks.end, [&](int block, int row, simd::Floats sixteen) {
+    float* at = x_.data() + size_t(row) * shape_.hidden_size + block * kBlockRows;
+    if (!bias.empty()) sixteen = sixteen + simd::load(bias.data() + block * kBlockRows);
+    simd::store(at, simd::load(at) + sixteen);
+  });
+}
+
+void Decoder::rotate_and_write(int index, int thread) {
+  const Layer& layer = layers_[index];
+  const int head_dim = shape_.head_dim, heads = shape_.num_heads, kv_heads = shape_.num_kv_heads;
+  const float query_scale = 1.0f / std::sqrt(float(head_dim));
+  for (int row = thread; row < batch_->num_rows; row += pool_.num_threads()) {
+    const int position = batch_->positions[row];
+    const float* cos = cos_.data() + size_t(position) * head_dim / 2;
+    const float* sin = sin_.data() + size_t(position) * head_dim / 2;
+    float* qkv = qkv_.data() + size_t(row) * qkv_width();
+    for (int head = 0; head < heads + kv_heads; ++head) {
+      float* x = qkv + head * head_dim;
+      const std::vector<float>& norm = head < heads ? layer.q_norm : layer.k_norm;
+      if (!norm.empty()) norm_head(x, norm.data(), shape_.rms_norm_eps, head_dim);
+      rotate(x, cos, sin, head_dim);
+      if (head < heads) scale_head(x, query_scale, head_dim);
+    }
+    const int32_t* pages = batch_->pages + batch_->page_starts[batch_->sequences[row]];
+    const float *keys = qkv + heads * head_dim, *values = keys + kv_heads * head_dim;
+    for (int head = 0; head < kv_heads; ++head)
+      kv_.write(pages[position / kPageTokens], position % kPageTokens, index, head, keys + head * head_dim,
+                values + head * head_dim);
+  }
+}
+
+// A task is a KV head for as many rows of one sequence as fill a tile of queries.
+void Decoder::attend(int index, int thread) {
+  const int head_dim = shape_.head_dim, kv_heads = shape_.num_kv_heads, group = shape_.num_heads / kv_heads;
+  const int rows_per_tile = std::max(1, kTileQueries / group);
+  int task = 0;
+  for (int row = 0, end = 0; row < batch_->num_rows; row = end) {
+    for (end = row + 1; end < batch_->num_rows && end - row < rows_per_tile; ++end)
+      if (batch_->sequences[end] != batch_->sequences[row]) break;
+    for (int head = 0; head < kv_heads; ++head) {
+      if (task++ % pool_.num_threads() != thread) continue;
+      const PageView view{kv_, batch_->pages + batch_->page_starts[batch_->sequences[row]], index, head};
+      Query tile[kTileQueries];
+      int filled = 0;
+      for (int at = 0; at < (end - row) * group; ++at) {
+        const size_t member = row + at / group, query_head = head * group + at % group;
+        tile[filled++] = {qkv_.data() + member * qkv_width() + query_head * head_dim,
+                          attended_.data() + member * attended_width() + query_head * head_dim,
+                          batch_->positions[member] + 1};
+        if (filled == kTileQueries || at + 1 == (end - row) * group) {
+          ::attend(view, tile, filled, scratch_[thread].data(), max_tokens_);
+          filled = 0;
+        }
+      }
+    }
+  }
+}
+
+// SiLU(gate) × up. The packed matrix alternates: 16 rows of gate, the same 16 rows of up.
+void Decoder::gated(const Layer& layer, int thread) {
+  const Share blocks = share(layer.gate_up->num_blocks() / 2, thread);
+  simd::Floats gate[simd::kTileRows], up[simd::kTileRows];
+  for (int block = blocks.begin; block < blocks.end; ++block)
+    for (int row = 0; row < batch_->num_rows; row += simd::kTileRows) {
+      const int count = std::min(simd::kTileRows, batch_->num_rows - row);
+      multiply_rows(*layer.gate_up, 2 * block, hidden_, row, count, gate);
+      multiply_rows(*layer.gate_up, 2 * block + 1, hidden_, row, count, up);
+      for (int m = 0; m < count; ++m) {
+        const simd::Floats silu = gate[m] / (simd::splat(1.0f) + simd::exp(simd::splat(0) - gate[m]));
+        simd::store(gated_.data() + size_t(row + m) * shape_.ffn_size + block * kBlockRows, silu * up[m]);
+      }
+    }
+}

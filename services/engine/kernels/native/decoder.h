@@ -1,0 +1,72 @@
+// A Llama-like decoder in memory, and one forward pass over the rows of a step.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "attention.h"
+#include "kernels.h"
+#include "matmul.h"
+#include "rotary.h"
+#include "thread_pool.h"
+
+class Decoder {
+ public:
+  Decoder(const sm_shape& shape, const float* cos, const float* sin);
+
+  void set_layer(int index, const sm_layer& layer);
+  void set_ends(const PackedMatrix* embedding, const PackedMatrix* head, const float* norm);
+  void zero(int page) { kv_.zero(page); }
+  size_t kv_bytes() const { return kv_.num_bytes(); }
+
+  // Writes the rows' KV; logits: [num_samples, vocabulary rounded up to 16]. seconds: one for each part, or null.
+  void step(const sm_batch& batch, float* logits, double* seconds);
+
+ private:
+  struct Layer {
+    const PackedMatrix *qkv, *output, *gate_up, *down;
+    std::vector<float> attention_norm, ffn_norm, qkv_bias, output_bias, q_norm, k_norm;
+  };
+  class Clock;
+
+  // Every stage is run by all threads at once; `thread` takes its share.
+  void run_stages(int thread, Clock& clock);
+  void attention_stages(int index, int thread, Clock& clock);
+  void mlp_stages(const Layer& layer, int thread, Clock& clock);
+  void head_stages(int thread, Clock& clock);
+
+  void embed(int thread);
+  void norm(const std::vector<float>& weight, int thread);
+  void quantize(const float* rows, int cols, Activations& out, int thread);
+  void project(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, float* out, int thread);
+  void project_onto_rows(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, int thread);
+  void rotate_and_write(int index, int thread);
+  void attend(int index, int thread);
+  void gated(const Layer& layer, int thread);
+
+  struct Share { int begin, end; };
+  Share share(int count, int thread) const {
+    const int threads = pool_.num_threads();
+    return {int(int64_t(count) * thread / threads), int(int64_t(count) * (thread + 1) / threads)};
+  }
+  void reserve(const sm_batch& batch);
+  int qkv_width() const { return (shape_.num_heads + 2 * shape_.num_kv_heads) * shape_.head_dim; }
+  int attended_width() const { return shape_.num_heads * shape_.head_dim; }
+
+  const sm_shape shape_;
+  ThreadPool pool_;
+  std::vector<Layer> layers_;
+  const PackedMatrix *embedding_ = nullptr, *head_ = nullptr;
+  std::vector<float> norm_, cos_, sin_;
+  KvPages kv_;
+
+  // One step: N rows.
+  const sm_batch* batch_ = nullptr;
+  float* logits_ = nullptr;
+  Buffer<float> x_;         // [N, H] residual stream
+  Buffer<float> qkv_;       // [N, qkv width]
+  Buffer<float> attended_;  // [N, heads × D]
+  Buffer<float> gated_;     // [N, F]
+  Activations hidden_, attended_q_, gated_q_;
+  std::vector<Buffer<float>> scratch_;  // attention scores, by thread
+  size_t max_tokens_ = 0;               // the longest sequence of the step, in whole pages
+};

@@ -1,0 +1,99 @@
+// The C interface around the classes.
+#include "kernels.h"
+
+#include "decoder.h"
+
+namespace {
+
+PackedMatrix& of(sm_matrix* m) { return *reinterpret_cast<PackedMatrix*>(m); }
+const PackedMatrix& of(const sm_matrix* m) { return *reinterpret_cast<const PackedMatrix*>(m); }
+Decoder& of(sm_decoder* d) { return *reinterpret_cast<Decoder*>(d); }
+
+// No exception may leave the C interface.
+template <class Work>
+int32_t status(Work work) {
+  try {
+    work();
+    return 0;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+template <class T, class Handle, class... Args>
+Handle* make(Args... args) {
+  T* made = nullptr;
+  status([&] { made = new T(args...); });
+  return reinterpret_cast<Handle*>(made);
+}
+
+}  // namespace
+
+sm_matrix* sm_matrix_new(int32_t format, int32_t rows, int32_t cols) {
+  return make<PackedMatrix, sm_matrix>(Format(format), rows, cols);
+}
+void sm_matrix_fill(sm_matrix* m, const uint8_t* raw, int32_t num_rows, int32_t first_block, int32_t block_step) {
+  of(m).fill(raw, num_rows, first_block, block_step);
+}
+size_t sm_matrix_bytes(const sm_matrix* m) { return of(m).num_bytes(); }
+void sm_matrix_free(sm_matrix* m) { delete &of(m); }
+
+sm_decoder* sm_decoder_new(const sm_shape* shape, const float* cos, const float* sin) {
+  Decoder* made = nullptr;
+  status([&] { made = new Decoder(*shape, cos, sin); });
+  return reinterpret_cast<sm_decoder*>(made);
+}
+void sm_decoder_set_layer(sm_decoder* d, int32_t index, const sm_layer* layer) { of(d).set_layer(index, *layer); }
+void sm_decoder_set_ends(sm_decoder* d, const sm_matrix* embedding, const sm_matrix* head, const float* norm) {
+  of(d).set_ends(&of(embedding), &of(head), norm);
+}
+int32_t sm_decoder_step(sm_decoder* d, const sm_batch* batch, float* logits, double* seconds) {
+  return status([&] { of(d).step(*batch, logits, seconds); });
+}
+void sm_decoder_zero_page(sm_decoder* d, int32_t page) { of(d).zero(page); }
+size_t sm_decoder_kv_bytes(const sm_decoder* d) { return reinterpret_cast<const Decoder*>(d)->kv_bytes(); }
+void sm_decoder_free(sm_decoder* d) { delete &of(d); }
+
+void sm_dequantize_row(const sm_matrix* m, int32_t row, float* out) { of(m).dequantize_row(row, out); }
+
+int32_t sm_matmul(const sm_matrix* m, const float* x, int32_t num_rows, float* out) {
+  return status([&] {
+    const PackedMatrix& w = of(m);
+    Activations quantized;
+    quantized.reserve(num_rows, w.groups() * kGroup);
+    for (int row = 0; row < num_rows; ++row) quantize_row(x + size_t(row) * w.groups() * kGroup, quantized, row);
+    matmul(w, quantized, num_rows, 0, w.num_blocks(), [&](int block, int row, simd::Floats sixteen) {
+      simd::store(out + size_t(row) * w.rows() + block * kBlockRows, sixteen);
+    });
+  });
+}
+
+int32_t sm_norm_quantize(const float* x, const float* weight, int32_t num_rows, int32_t cols, float eps,
+                         int8_t* values, float* scales) {
+  return status([&] {
+    Activations quantized;
+    quantized.reserve(num_rows, cols);
+    for (int row = 0; row < num_rows; ++row) norm_quantize_row(x + size_t(row) * cols, weight, eps, quantized, row);
+    std::copy_n(quantized.values.data(), size_t(num_rows) * cols, values);
+    std::copy_n(quantized.scales.data(), size_t(num_rows) * cols / kGroup, scales);
+  });
+}
+
+int32_t sm_attend(const float* q, const float* k, const float* v, int32_t num_rows, int32_t end, int32_t num_heads,
+                  int32_t num_kv_heads, int32_t head_dim, const int32_t* pages, int32_t num_pages, float* out) {
+  return status([&] {
+    KvPages kv(num_pages, 1, num_kv_heads, head_dim);
+    for (int at = 0; at < end * num_kv_heads; ++at) {
+      const int token = at / num_kv_heads, head = at % num_kv_heads;
+      kv.write(pages[token / kPageTokens], token % kPageTokens, 0, head, k + size_t(at) * head_dim,
+               v + size_t(at) * head_dim);
+    }
+    const size_t stride = size_t(end + kPageTokens - 1) / kPageTokens * kPageTokens;
+    Buffer<float> scratch(kTileQueries * stride);
+    for (int at = 0; at < num_rows * num_heads; ++at) {
+      const int head = at % num_heads / (num_heads / num_kv_heads), tokens = end - num_rows + at / num_heads + 1;
+      const Query query{q + size_t(at) * head_dim, out + size_t(at) * head_dim, tokens};
+      attend(PageView{kv, pages, 0, head}, &query, 1, scratch.data(), stride);
+    }
+  });
+}

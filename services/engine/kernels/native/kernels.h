@@ -1,0 +1,69 @@
+/* The library's C interface. Arrays are row-major and belong to the caller; float is 32 bits.
+ *
+ * A decoder keeps pointers to its matrices: free it first. One thread at a time may use a decoder.
+ * Functions that allocate return null when there is no memory.
+ */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sm_matrix sm_matrix;
+typedef struct sm_decoder sm_decoder;
+
+/* head_dim and every width of a matrix: multiples of 32. */
+typedef struct sm_shape {
+  int32_t num_layers, hidden_size, num_heads, num_kv_heads, head_dim, ffn_size;
+  int32_t num_positions; /* rows of the rotary tables */
+  int32_t num_pages;     /* pages of 16 tokens */
+  int32_t num_threads;
+  float rms_norm_eps;
+} sm_shape;
+
+/* Vectors that a model does not have are null. gate_up alternates 16 rows of gate and 16 rows of up. */
+typedef struct sm_layer {
+  const sm_matrix *qkv, *output, *gate_up, *down;
+  const float *attention_norm, *ffn_norm, *qkv_bias, *output_bias, *q_norm, *k_norm;
+} sm_layer;
+
+/* N rows, the rows of a sequence next to each other and in order of position. */
+typedef struct sm_batch {
+  int32_t num_rows, num_samples;
+  const int32_t *token_ids, *positions; /* [N] */
+  const int32_t *sequences;             /* [N] index into page_starts */
+  const int32_t *page_starts, *pages;   /* pages[page_starts[s] ...]: the page table of sequence s */
+  const int32_t *sample_rows;           /* [num_samples] rows whose logits are wanted, ascending */
+} sm_batch;
+
+/* format: 0 Q4_0, 1 Q4_1, 2 Q8_0, in GGUF's block layout. rows are rounded up to 16. */
+sm_matrix* sm_matrix_new(int32_t format, int32_t rows, int32_t cols);
+void sm_matrix_fill(sm_matrix*, const uint8_t* raw, int32_t num_rows, int32_t first_block, int32_t block_step);
+size_t sm_matrix_bytes(const sm_matrix*);
+void sm_matrix_free(sm_matrix*);
+
+/* cos, sin: [num_positions, head_dim / 2] */
+sm_decoder* sm_decoder_new(const sm_shape*, const float* cos, const float* sin);
+void sm_decoder_set_layer(sm_decoder*, int32_t index, const sm_layer*);
+void sm_decoder_set_ends(sm_decoder*, const sm_matrix* embedding, const sm_matrix* head, const float* norm);
+/* logits: [num_samples, head rows]; seconds: [5] embed, attend, mlp, norm, sample are added to, or null.
+ * Returns 0, or 1 when there is no memory for the step. */
+int32_t sm_decoder_step(sm_decoder*, const sm_batch*, float* logits, double* seconds);
+void sm_decoder_zero_page(sm_decoder*, int32_t page);
+size_t sm_decoder_kv_bytes(const sm_decoder*);
+void sm_decoder_free(sm_decoder*);
+
+/* Single operations, for tests. */
+void sm_dequantize_row(const sm_matrix*, int32_t row, float* out);                          /* out: [cols] */
+int32_t sm_matmul(const sm_matrix*, const float* x, int32_t num_rows, float* out);          /* x: [n, cols], out: [n, rows] */
+int32_t sm_norm_quantize(const float* x, const float* weight, int32_t num_rows, int32_t cols, float eps,
+                         int8_t* values, float* scales);                                    /* [n, cols], [n, cols / 32] */
+/* q, out: [num_rows, heads, D]; k, v: [end, KV heads, D]; row i sees end - num_rows + i + 1 tokens; pages: [end / 16 up] */
+int32_t sm_attend(const float* q, const float* k, const float* v, int32_t num_rows, int32_t end, int32_t num_heads,
+                  int32_t num_kv_heads, int32_t head_dim, const int32_t* pages, int32_t num_pages, float* out);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,257 @@
+"""The C interface of `kernels.h` with Python's types: arrays are checked here, so that C++ need not."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Mapping
+from ctypes import POINTER, Structure, byref, c_float, c_int32, c_size_t, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from services.engine.kernels.native.build import KernelsUnavailable, Level, built_library, supported_levels
+
+Floats = npt.NDArray[np.float32]
+Int32s = npt.NDArray[np.int32]
+
+FORMATS: Mapping[str, int] = {"Q4_0": 0, "Q4_1": 1, "Q8_0": 2}
+"""GGML type names of the weights that the kernels multiply with."""
+BLOCK_ROWS = 16
+GROUP = 32
+
+
+class _Shape(Structure):
+    _fields_ = [
+        *(
+            (name, c_int32)
+            for name in ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "ffn_size")
+        ),
+        *((name, c_int32) for name in ("num_positions", "num_pages", "num_threads")),
+        ("rms_norm_eps", c_float),
+    ]
+
+
+class _Layer(Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in ("qkv", "output", "gate_up", "down")),
+        *((name, c_void_p) for name in ("attention_norm", "ffn_norm", "qkv_bias", "output_bias", "q_norm", "k_norm")),
+    ]
+
+
+class _Batch(Structure):
+    _fields_ = [
+        ("num_rows", c_int32),
+        ("num_samples", c_int32),
+        *((name, c_void_p) for name in ("token_ids", "positions", "sequences", "page_starts", "pages", "sample_rows")),
+    ]
+
+
+SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
+    "sm_matrix_new": (c_void_p, (c_int32, c_int32, c_int32)),
+    "sm_matrix_fill": (None, (c_void_p, c_void_p, c_int32, c_int32, c_int32)),
+    "sm_matrix_bytes": (c_size_t, (c_void_p,)),
+    "sm_matrix_free": (None, (c_void_p,)),
+    "sm_decoder_new": (c_void_p, (POINTER(_Shape), c_void_p, c_void_p)),
+    "sm_decoder_set_layer": (None, (c_void_p, c_int32, POINTER(_Layer))),
+    "sm_decoder_set_ends": (None, (c_void_p, c_void_p, c_void_p, c_void_p)),
+    "sm_decoder_step": (c_int32, (c_void_p, POINTER(_Batch), c_void_p, c_void_p)),
+    "sm_decoder_zero_page": (None, (c_void_p, c_int32)),
+    "sm_decoder_kv_bytes": (c_size_t, (c_void_p,)),
+    "sm_decoder_free": (None, (c_void_p,)),
+    "sm_dequantize_row": (None, (c_void_p, c_int32, c_void_p)),
+    "sm_matmul": (c_int32, (c_void_p, c_void_p, c_int32, c_void_p)),
+    "sm_norm_quantize": (c_int32, (c_void_p, c_void_p, c_int32, c_int32, c_float, c_void_p, c_void_p)),
+    "sm_attend": (c_int32, (c_void_p,) * 3 + (c_int32,) * 5 + (c_void_p, c_int32, c_void_p)),
+}
+"""Function → result, arguments; see kernels.h."""
+
+
+@dataclass(frozen=True)
+class KernelLibrary:
+    """The kernels for one instruction set."""
+
+    level: Level
+    c: ctypes.CDLL
+
+
+def load_kernels(cache_dir: Path, level: Level | None = None) -> KernelLibrary:
+    """The kernels for `level`, by default the processor's best. Raises KernelsUnavailable with a sentence."""
+    levels = supported_levels()
+    if not levels:
+        raise KernelsUnavailable("the native kernels need a Linux machine with AVX2 and FMA")
+    chosen = level or levels[0]
+    path = built_library(chosen, cache_dir)
+    try:
+        c = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise KernelsUnavailable(f"the native kernels cannot be loaded: {error}") from None
+    for name, (result, arguments) in SIGNATURES.items():
+        function = getattr(c, name)
+        function.restype, function.argtypes = result, arguments
+    return KernelLibrary(chosen, c)
+
+
+class Matrix:
+    """Packed weights: [rows, cols], rows rounded up to 16."""
+
+    def __init__(self, library: KernelLibrary, format_: str, rows: int, cols: int) -> None:
+        assert cols % GROUP == 0, cols
+        self.library = library
+        self.rows, self.cols = -(-rows // BLOCK_ROWS) * BLOCK_ROWS, cols
+        self.handle = _made(library.c.sm_matrix_new(FORMATS[format_], rows, cols))
+        weakref.finalize(self, library.c.sm_matrix_free, self.handle)
+
+    def fill(self, raw: npt.NDArray[np.uint8], first_block: int, block_step: int = 1) -> None:
+        """Take rows of GGUF blocks, [n, bytes per row]; 16 at a time go to every `block_step`-th block of rows."""
+        last = first_block + (-(-len(raw) // BLOCK_ROWS) - 1) * block_step
+        assert 0 <= first_block <= last < self.rows // BLOCK_ROWS, "rows beyond the matrix"
+        raw = np.ascontiguousarray(raw)
+        self.library.c.sm_matrix_fill(self.handle, raw.ctypes.data, len(raw), first_block, block_step)
+
+    def num_bytes(self) -> int:
+        return int(self.library.c.sm_matrix_bytes(self.handle))
+
+    def row(self, index: int) -> Floats:
+        """One row, dequantized: [cols]"""
+        assert 0 <= index < self.rows, index
+        out = np.empty(self.cols, dtype=np.float32)
+        self.library.c.sm_dequantize_row(self.handle, index, out.ctypes.data)
+        return out
+
+    def multiply(self, x: Floats) -> Floats:
+        """[n, cols] → [n, rows], with activations in 8 bits"""
+        x = _array(x, np.float32)
+        assert x.shape[1:] == (self.cols,), x.shape
+        out = np.empty((len(x), self.rows), dtype=np.float32)
+        _check(self.library.c.sm_matmul(self.handle, x.ctypes.data, len(x), out.ctypes.data))
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a decoder is built with; see kernels.h."""
+
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    ffn_size: int
+    num_pages: int
+    num_threads: int
+    rms_norm_eps: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """The weights of one layer. `gate_up` alternates 16 rows of gate and 16 of up."""
+
+    qkv: Matrix
+    output: Matrix
+    gate_up: Matrix
+    down: Matrix
+    attention_norm: Floats
+    ffn_norm: Floats
+    qkv_bias: Floats | None
+    output_bias: Floats | None
+    q_norm: Floats | None
+    k_norm: Floats | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """N rows of a step, those of a sequence together and in order."""
+
+    token_ids: Int32s
+    """[N]"""
+    positions: Int32s
+    """[N]"""
+    sequences: Int32s
+    """[N] index into `page_starts`"""
+    page_starts: Int32s
+    """Where each sequence's page table begins in `pages`."""
+    pages: Int32s
+    sample_rows: Int32s
+    """Rows whose logits are wanted, ascending."""
+
+
+class Decoder:
+    """A model in memory with its KV pages. Not for two threads at once."""
+
+    def __init__(self, library: KernelLibrary, shape: Shape, cos: Floats, sin: Floats) -> None:
+        """cos, sin: [positions, head_dim / 2]"""
+        self._c = library.c
+        self._shape = shape
+        self._num_positions = len(cos)
+        self._matrices: list[Matrix] = []  # the C side keeps pointers to them
+        cos, sin = _array(cos, np.float32), _array(sin, np.float32)
+        assert cos.shape == sin.shape == (len(cos), shape.head_dim // 2), cos.shape
+        values = _Shape(num_positions=len(cos), **vars(shape))
+        self._handle = _made(self._c.sm_decoder_new(byref(values), cos.ctypes.data, sin.ctypes.data))
+        weakref.finalize(self, self._c.sm_decoder_free, self._handle)
+
+    def set_layer(self, index: int, layer: Layer) -> None:
+        matrices = {name: value for name, value in vars(layer).items() if isinstance(value, Matrix)}
+        vectors = {
+            name: _array(value, np.float32)
+            for name, value in vars(layer).items()
+            if value is not None and name not in matrices
+        }
+        self._matrices += matrices.values()
+        values = _Layer(
+            **{name: matrix.handle for name, matrix in matrices.items()},
+            **{name: vector.ctypes.data for name, vector in vectors.items()},
+        )
+        self._c.sm_decoder_set_layer(self._handle, index, byref(values))
+
+    def set_ends(self, embedding: Matrix, head: Matrix, norm: Floats) -> None:
+        self._matrices += [embedding, head]
+        self._head_rows = head.rows
+        norm = _array(norm, np.float32)
+        self._c.sm_decoder_set_ends(self._handle, embedding.handle, head.handle, norm.ctypes.data)
+
+    def step(self, batch: Batch, seconds: npt.NDArray[np.float64] | None) -> Floats:
+        """Write the rows' KV; [samples, head rows]. `seconds`: [5], the step's parts are added to it."""
+        assert int(batch.positions.max()) < self._num_positions, "a position beyond the rotary tables"
+        assert int(batch.pages.max()) < self._shape.num_pages, "a page beyond the pool"
+        logits = np.empty((len(batch.sample_rows), self._head_rows), dtype=np.float32)
+        arrays = {name: _array(value, np.int32) for name, value in vars(batch).items()}
+        values = _Batch(
+            num_rows=len(batch.token_ids),
+            num_samples=len(batch.sample_rows),
+            **{name: array.ctypes.data for name, array in arrays.items()},
+        )
+        times = None if seconds is None else seconds.ctypes.data
+        _check(self._c.sm_decoder_step(self._handle, byref(values), logits.ctypes.data, times))
+        return logits
+
+    def zero_page(self, page: int) -> None:
+        assert 0 <= page < self._shape.num_pages, page
+        self._c.sm_decoder_zero_page(self._handle, page)
+
+    def weight_bytes(self) -> int:
+        return sum({matrix.handle: matrix.num_bytes() for matrix in self._matrices}.values())
+
+    def kv_bytes(self) -> int:
+        """Size when every page has been written."""
+        return int(self._c.sm_decoder_kv_bytes(self._handle))
+
+
+def _array(values: npt.NDArray[Any], dtype: type[Any]) -> npt.NDArray[Any]:
+    assert values.dtype == dtype, values.dtype
+    return np.ascontiguousarray(values)
+
+
+def _made(handle: int | None) -> int:
+    if handle is None:
+        raise MemoryError("the native kernels found no memory")
+    return handle
+
+
+def _check(status: int) -> None:
+    if status:
+        raise MemoryError("the native kernels found no memory")

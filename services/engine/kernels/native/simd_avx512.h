@@ -1,0 +1,97 @@
+// Sixteen lanes as one AVX-512 register; integer dot products by VNNI.
+#pragma once
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace simd {
+
+constexpr int kTileRows = 8;  // rows of activations that share one unpacked weight block
+
+struct Floats { __m512 v; };
+struct Ints { __m512i v; };
+
+inline Floats splat(float x) { return {_mm512_set1_ps(x)}; }
+inline Floats load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline void store(float* p, Floats a) { _mm512_storeu_ps(p, a.v); }
+inline Floats operator+(Floats a, Floats b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline Floats operator-(Floats a, Floats b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline Floats operator*(Floats a, Floats b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline Floats operator/(Floats a, Floats b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline Floats max(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline Floats min(Floats a, Floats b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline Floats fma(Floats a, Floats b, Floats c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }  // a * b + c
+inline Floats abs(Floats a) { return {_mm512_abs_ps(a.v)}; }
+inline Floats round(Floats a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+inline Ints to_ints(Floats a) { return {_mm512_cvtps_epi32(a.v)}; }
+inline Floats to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
+inline Ints operator+(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
+
+// 2 to the power of `n`, a whole number in [-126, 127]
+inline Floats power_of_two(Floats n) { return {_mm512_scalef_ps(_mm512_set1_ps(1.0f), n.v)}; }
+
+inline float largest(Floats a) { return _mm512_reduce_max_ps(a.v); }
+inline float sum(Floats a) { return _mm512_reduce_add_ps(a.v); }
+inline int32_t sum(Ints a) { return _mm512_reduce_add_epi32(a.v); }
+
+// Lanes below `count` of `a`, `otherwise` in the rest.
+inline Floats keep_below(Floats a, int count, float otherwise) {
+  const __mmask16 kept = count >= 16 ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
+  return {_mm512_mask_blend_ps(kept, _mm512_set1_ps(otherwise), a.v)};
+}
+
+inline Floats load_half(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
+
+inline Floats load_bf16(const uint16_t* p) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+
+// Values within [-128, 127].
+inline void store_bytes(int8_t* p, Ints a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(a.v)); }
+
+// 64 weights: four of each of 16 rows, so that lane r of a dot product belongs to row r.
+struct Nibbles { __m512i v; };  // 0..15 each
+struct Bytes { __m512i v; };    // weight + 128, since VNNI wants them unsigned
+
+inline void load_nibbles(const uint8_t* p, Nibbles& low, Nibbles& high) {
+  const __m512i mask = _mm512_set1_epi8(15), both = _mm512_loadu_si512(p);
+  low = {_mm512_and_si512(both, mask)};
+  high = {_mm512_and_si512(_mm512_srli_epi16(both, 4), mask)};
+}
+
+inline Bytes load_bytes(const uint8_t* p) {
+  return {_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8((char)0x80))};
+}
+
+inline __m512i splat_four(const int8_t* activations) {
+  int32_t four;
+  std::memcpy(&four, activations, 4);
+  return _mm512_set1_epi32(four);
+}
+
+// Sum over a group of 32 of 4-bit weights × 8-bit activations for 16 rows.
+struct NibbleDot {
+  __m512i acc = _mm512_setzero_si512();
+
+  void add(const Nibbles& weights, const int8_t* activations) {
+    acc = _mm512_dpbusd_epi32(acc, weights.v, splat_four(activations));
+  }
+  Floats total() const { return to_floats({acc}); }
+};
+
+// The same for 8-bit weights; what the 128 on each weight adds is taken off at the end.
+struct ByteDot {
+  __m512i acc = _mm512_setzero_si512();
+
+  void add(const Bytes& weights, const int8_t* activations) {
+    acc = _mm512_dpbusd_epi32(acc, weights.v, splat_four(activations));
+  }
+  Floats total(int32_t activation_sum) const { return to_floats(Ints{acc} + Ints{_mm512_set1_epi32(-128 * activation_sum)}); }
+};
+
+inline void pause() { _mm_pause(); }
+inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+
+}  // namespace simd

@@ -1,0 +1,46 @@
+"""Runs a step's work items through the native kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from services.engine.block_manager import num_pages_for
+from services.engine.kernels.native.library import Batch, Decoder
+from services.engine.scheduler import WorkItem
+from services.engine.stages import Part, Probe
+
+
+class NativeRunner:
+    """A model on quantized weights; logits are bitwise the same whatever else is in the step."""
+
+    def __init__(self, decoder: Decoder, vocab_size: int) -> None:
+        self._decoder = decoder
+        self._vocab_size = vocab_size
+
+    def run(self, items: Sequence[WorkItem], probe: Probe) -> npt.NDArray[np.float32]:
+        seconds = np.zeros(len(Part)) if probe.measures else None
+        logits = self._decoder.step(build_native_batch(items), seconds)
+        if seconds is not None:
+            probe.book(seconds.tolist())
+        return logits[:, : self._vocab_size]
+
+    def zero(self, pages: Sequence[int]) -> None:
+        for page in pages:
+            self._decoder.zero_page(page)
+
+
+def build_native_batch(items: Sequence[WorkItem]) -> Batch:
+    """Rows in the order of `items`; the wanted logits likewise."""
+    tables = [item.sequence.table.pages[: num_pages_for(item.end)] for item in items]
+    ends = np.cumsum([item.num_tokens for item in items])
+    return Batch(
+        token_ids=np.concatenate([np.array(item.sequence.tokens[item.start : item.end], np.int32) for item in items]),
+        positions=np.concatenate([np.arange(item.start, item.end, dtype=np.int32) for item in items]),
+        sequences=np.repeat(np.arange(len(items), dtype=np.int32), [item.num_tokens for item in items]),
+        page_starts=np.cumsum([0, *map(len, tables[:-1])], dtype=np.int32),
+        pages=np.concatenate([np.array(table, np.int32) for table in tables]),
+        sample_rows=np.array([end - 1 for item, end in zip(items, ends, strict=True) if item.samples], np.int32),
+    )
