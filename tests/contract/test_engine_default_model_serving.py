@@ -11,6 +11,7 @@ from engine_server_support import RunCall, engine_server, generate, load, submit
 from tokenizers import Tokenizer
 
 from services.engine.engine import LoadedModel
+from services.engine.kernels.native.build import supported_levels
 from stagemesh.api.common.v1.common_pb2 import OutputConstraint
 from stagemesh.models.store import ModelFiles
 
@@ -23,16 +24,18 @@ FIELDS = {
     "level": {"enum": ["low", "middle", "high"]},
     "tags": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3},
     "born": {"type": "string", "format": "date"},
-    "mail": {"type": "string", "pattern": "^[a-z]{1,8}@[a-z]{1,8}\\\\.com$"},
+    "mail": {"type": "string", "pattern": r"^[a-z]{1,8}@[a-z]{1,8}\.com$"},
     "city": {"type": "string", "minLength": 2, "maxLength": 12},
     "note": {"type": ["string", "null"], "maxLength": 12},
 }
 TIE = 1e-4
 
 
-@pytest.fixture(scope="module")
-def model(default_model_files: ModelFiles) -> LoadedModel:
-    return load(default_model_files)
+@pytest.fixture(scope="module", params=["torch", "native"])
+def model(request: pytest.FixtureRequest, default_model_files: ModelFiles) -> LoadedModel:
+    if request.param == "native" and not supported_levels():
+        pytest.skip("the native kernels need AVX2")
+    return load(default_model_files, backend=request.param)
 
 
 @pytest.fixture(scope="module")

@@ -11,16 +11,20 @@ import torch
 from engine_support import make_sequence
 
 from services.engine.block_manager import BlockManager
+from services.engine.kernels.native.library import load_kernels
 from services.engine.kernels.reference import ReferenceKernels
 from services.engine.kernels.torch_forms import TorchKernels
 from services.engine.kv_pool import KvPool
-from services.engine.model_runner import ModelRunner
+from services.engine.model_runner import ModelRunner, Runner
 from services.engine.models.decoder import Decoder
+from services.engine.native_runner import NativeRunner
 from services.engine.scheduler import Scheduler, WorkItem
 from services.engine.sequence import Sequence
 from services.engine.stages import Probe
 from services.engine.weights.load import load_weights
-from stagemesh.models.model_config import load_model_config
+from services.engine.weights.native_weights import load_native
+from stagemesh.models.gguf_file import open_gguf
+from stagemesh.models.model_config import TransformerConfig, load_model_config
 from stagemesh.models.store import ModelFiles
 
 
@@ -32,14 +36,19 @@ class Model:
         files: ModelFiles,
         *,
         num_pages: int = 200,
+        backend: str = "torch",
+        threads: int = 1,
         kernels: ReferenceKernels | None = None,
         dtype: str = "float32",
     ) -> None:
-        torch_dtype = getattr(torch, dtype)
-        self.config = load_model_config(files)
-        self.weights = load_weights(files, self.config, torch_dtype)
-        decoder = Decoder(self.config, self.weights, kernels or TorchKernels(), self.config.context_length)
-        self.runner = ModelRunner(decoder, KvPool(self.config, num_pages, torch_dtype))
+        config = load_model_config(files)
+        if backend == "native":
+            self.runner: Runner = native_runner(files, config, num_pages, threads)
+        else:
+            torch_dtype = getattr(torch, dtype)
+            weights = load_weights(files, config, torch_dtype)
+            decoder = Decoder(config, weights, kernels or TorchKernels(), config.context_length)
+            self.runner = ModelRunner(decoder, KvPool(config, num_pages, torch_dtype))
         self.blocks = BlockManager(num_pages)
         self.scheduler = Scheduler(self.blocks, max_running=64)
 
@@ -79,6 +88,12 @@ class Model:
         for sequence in sequences:
             self.blocks.release(sequence.table)
         return [found[sequence.sequence_id] for sequence in sequences]
+
+
+def native_runner(files: ModelFiles, config: TransformerConfig, num_pages: int, threads: int) -> NativeRunner:
+    library = load_kernels(files.cache_dir / "kernels")
+    sizes = {"num_positions": config.context_length, "num_pages": num_pages, "threads": threads}
+    return NativeRunner(load_native(open_gguf(files.path), config, library, **sizes), config.vocab_size)
 
 
 def folder_files(folder: Path) -> ModelFiles:
