@@ -33,7 +33,10 @@ def processor() -> str:
 
 
 def run(core: EngineCore, *, num_sequences: int, num_prompt: int, num_output: int) -> dict[str, float]:
-    """Seconds until all prompts are computed, and output tokens a second after that and overall."""
+    """Prompt tokens a second until all are computed, output tokens a second after that and overall.
+
+    `…_cpu_ms` is processor time a token: with one thread it can be compared on a machine that others use as well.
+    """
     for number in range(num_sequences):
         prompt = [(number * 7919 + at * 31) % 40_000 + 100 for at in range(num_prompt)]
         core.add(
@@ -48,6 +51,7 @@ def run(core: EngineCore, *, num_sequences: int, num_prompt: int, num_output: in
             )
         )
     started_s, tokens, prefilled_s, prefill_tokens = time.perf_counter(), 0, 0.0, 0
+    started_cpu_s = prefilled_cpu_s = time.process_time()
     answered: set[str] = set()
     while core.has_work():
         for update in core.step().updates:
@@ -56,10 +60,14 @@ def run(core: EngineCore, *, num_sequences: int, num_prompt: int, num_output: in
                 answered.add(update.sequence_id)
         if not prefilled_s and len(answered) == num_sequences:
             prefilled_s, prefill_tokens = time.perf_counter(), tokens
-    ended_s = time.perf_counter()
+            prefilled_cpu_s = time.process_time()
+    ended_s, ended_cpu_s = time.perf_counter(), time.process_time()
+    num_prompts = num_sequences * num_prompt
     return {
-        "prefill_tok_s": num_sequences * num_prompt / (prefilled_s - started_s),
+        "prefill_tok_s": num_prompts / (prefilled_s - started_s),
+        "prefill_cpu_ms": 1e3 * (prefilled_cpu_s - started_cpu_s) / num_prompts,
         "decode_tok_s": (tokens - prefill_tokens) / (ended_s - prefilled_s),
+        "decode_cpu_ms": 1e3 * (ended_cpu_s - prefilled_cpu_s) / (tokens - prefill_tokens),
         "output_tok_s": tokens / (ended_s - started_s),
     }
 
@@ -95,7 +103,7 @@ def main() -> None:
             run(core, num_sequences=num_sequences, num_prompt=num_prompt, num_output=num_output)
             for _ in range(args.repeats)
         ]
-        results[name] = {key: round(statistics.median(entry[key] for entry in runs), 1) for key in runs[0]}
+        results[name] = {key: round(statistics.median(entry[key] for entry in runs), 2) for key in runs[0]}
     print(json.dumps(results) if args.json else json.dumps(results, indent=2))
 
 
