@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Mapping
-from ctypes import POINTER, Structure, byref, c_float, c_int32, c_size_t, c_void_p
+from collections.abc import Callable, Mapping
+from ctypes import byref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.engine.kernels.native.build import KernelsUnavailable, Level, built_library, supported_levels
+from services.engine.kernels.native.c_interface import SIGNATURES, CBatch, CLayer, CShape
 
 Floats = npt.NDArray[np.float32]
 Int32s = npt.NDArray[np.int32]
@@ -22,52 +23,6 @@ FORMATS: Mapping[str, int] = {"Q4_0": 0, "Q4_1": 1, "Q8_0": 2}
 """GGML type names of the weights that the kernels multiply with."""
 BLOCK_ROWS = 16
 GROUP = 32
-
-
-class _Shape(Structure):
-    _fields_ = [
-        *(
-            (name, c_int32)
-            for name in ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "ffn_size")
-        ),
-        *((name, c_int32) for name in ("num_positions", "num_pages", "num_threads")),
-        ("rms_norm_eps", c_float),
-    ]
-
-
-class _Layer(Structure):
-    _fields_ = [
-        *((name, c_void_p) for name in ("qkv", "output", "gate_up", "down")),
-        *((name, c_void_p) for name in ("attention_norm", "ffn_norm", "qkv_bias", "output_bias", "q_norm", "k_norm")),
-    ]
-
-
-class _Batch(Structure):
-    _fields_ = [
-        ("num_rows", c_int32),
-        ("num_samples", c_int32),
-        *((name, c_void_p) for name in ("token_ids", "positions", "sequences", "page_starts", "pages", "sample_rows")),
-    ]
-
-
-SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
-    "sm_matrix_new": (c_void_p, (c_int32, c_int32, c_int32)),
-    "sm_matrix_fill": (None, (c_void_p, c_void_p, c_int32, c_int32, c_int32)),
-    "sm_matrix_bytes": (c_size_t, (c_void_p,)),
-    "sm_matrix_free": (None, (c_void_p,)),
-    "sm_decoder_new": (c_void_p, (POINTER(_Shape), c_void_p, c_void_p)),
-    "sm_decoder_set_layer": (None, (c_void_p, c_int32, POINTER(_Layer))),
-    "sm_decoder_set_ends": (None, (c_void_p, c_void_p, c_void_p, c_void_p)),
-    "sm_decoder_step": (c_int32, (c_void_p, POINTER(_Batch), c_void_p, c_void_p)),
-    "sm_decoder_zero_page": (None, (c_void_p, c_int32)),
-    "sm_decoder_kv_bytes": (c_size_t, (c_void_p,)),
-    "sm_decoder_free": (None, (c_void_p,)),
-    "sm_dequantize_row": (None, (c_void_p, c_int32, c_void_p)),
-    "sm_matmul": (c_int32, (c_void_p, c_void_p, c_int32, c_void_p)),
-    "sm_norm_quantize": (c_int32, (c_void_p, c_void_p, c_int32, c_int32, c_float, c_void_p, c_void_p)),
-    "sm_attend": (c_int32, (c_void_p,) * 3 + (c_int32,) * 5 + (c_void_p, c_int32, c_void_p)),
-}
-"""Function → result, arguments; see kernels.h."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +58,7 @@ class Matrix:
         self.library = library
         self.rows, self.cols = -(-rows // BLOCK_ROWS) * BLOCK_ROWS, cols
         self.handle = _made(library.c.sm_matrix_new(FORMATS[format_], rows, cols))
-        weakref.finalize(self, library.c.sm_matrix_free, self.handle)
+        _free_with(self, library.c.sm_matrix_free, self.handle)
 
     def fill(self, raw: npt.NDArray[np.uint8], first_block: int, block_step: int = 1) -> None:
         """Take rows of GGUF blocks, [n, bytes per row]; 16 at a time go to every `block_step`-th block of rows."""
@@ -190,9 +145,9 @@ class Decoder:
         self._matrices: list[Matrix] = []  # the C side keeps pointers to them
         cos, sin = _array(cos, np.float32), _array(sin, np.float32)
         assert cos.shape == sin.shape == (len(cos), shape.head_dim // 2), cos.shape
-        values = _Shape(num_positions=len(cos), **vars(shape))
+        values = CShape(num_positions=len(cos), **vars(shape))
         self._handle = _made(self._c.sm_decoder_new(byref(values), cos.ctypes.data, sin.ctypes.data))
-        weakref.finalize(self, self._c.sm_decoder_free, self._handle)
+        _free_with(self, self._c.sm_decoder_free, self._handle)
 
     def set_layer(self, index: int, layer: Layer) -> None:
         matrices = {name: value for name, value in vars(layer).items() if isinstance(value, Matrix)}
@@ -202,7 +157,7 @@ class Decoder:
             if value is not None and name not in matrices
         }
         self._matrices += matrices.values()
-        values = _Layer(
+        values = CLayer(
             **{name: matrix.handle for name, matrix in matrices.items()},
             **{name: vector.ctypes.data for name, vector in vectors.items()},
         )
@@ -220,7 +175,7 @@ class Decoder:
         assert int(batch.pages.max()) < self._shape.num_pages, "a page beyond the pool"
         logits = np.empty((len(batch.sample_rows), self._head_rows), dtype=np.float32)
         arrays = {name: _array(value, np.int32) for name, value in vars(batch).items()}
-        values = _Batch(
+        values = CBatch(
             num_rows=len(batch.token_ids),
             num_samples=len(batch.sample_rows),
             **{name: array.ctypes.data for name, array in arrays.items()},
@@ -239,6 +194,11 @@ class Decoder:
     def kv_bytes(self) -> int:
         """Size when every page has been written."""
         return int(self._c.sm_decoder_kv_bytes(self._handle))
+
+
+def _free_with(owner: object, free: Callable[[int], None], handle: int) -> None:
+    # Not at the interpreter's end: a daemon thread may still be in a step, and the system takes the memory anyway.
+    weakref.finalize(owner, free, handle).atexit = False
 
 
 def _array(values: npt.NDArray[Any], dtype: type[Any]) -> npt.NDArray[Any]:

@@ -1,0 +1,53 @@
+"""`kernels.h` for ctypes: structures in the same order, and the functions' signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import POINTER, Structure, c_float, c_int32, c_size_t, c_void_p
+from typing import Any
+
+
+class CShape(Structure):
+    _fields_ = [
+        *(
+            (name, c_int32)
+            for name in ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "ffn_size")
+        ),
+        *((name, c_int32) for name in ("num_positions", "num_pages", "num_threads")),
+        ("rms_norm_eps", c_float),
+    ]
+
+
+class CLayer(Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in ("qkv", "output", "gate_up", "down")),
+        *((name, c_void_p) for name in ("attention_norm", "ffn_norm", "qkv_bias", "output_bias", "q_norm", "k_norm")),
+    ]
+
+
+class CBatch(Structure):
+    _fields_ = [
+        ("num_rows", c_int32),
+        ("num_samples", c_int32),
+        *((name, c_void_p) for name in ("token_ids", "positions", "sequences", "page_starts", "pages", "sample_rows")),
+    ]
+
+
+SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
+    "sm_matrix_new": (c_void_p, (c_int32, c_int32, c_int32)),
+    "sm_matrix_fill": (None, (c_void_p, c_void_p, c_int32, c_int32, c_int32)),
+    "sm_matrix_bytes": (c_size_t, (c_void_p,)),
+    "sm_matrix_free": (None, (c_void_p,)),
+    "sm_decoder_new": (c_void_p, (POINTER(CShape), c_void_p, c_void_p)),
+    "sm_decoder_set_layer": (None, (c_void_p, c_int32, POINTER(CLayer))),
+    "sm_decoder_set_ends": (None, (c_void_p, c_void_p, c_void_p, c_void_p)),
+    "sm_decoder_step": (c_int32, (c_void_p, POINTER(CBatch), c_void_p, c_void_p)),
+    "sm_decoder_zero_page": (None, (c_void_p, c_int32)),
+    "sm_decoder_kv_bytes": (c_size_t, (c_void_p,)),
+    "sm_decoder_free": (None, (c_void_p,)),
+    "sm_dequantize_row": (None, (c_void_p, c_int32, c_void_p)),
+    "sm_matmul": (c_int32, (c_void_p, c_void_p, c_int32, c_void_p)),
+    "sm_norm_quantize": (c_int32, (c_void_p, c_void_p, c_int32, c_int32, c_float, c_void_p, c_void_p)),
+    "sm_attend": (c_int32, (c_void_p,) * 3 + (c_int32,) * 5 + (c_void_p, c_int32, c_void_p)),
+}
+"""Function → result, arguments; see kernels.h."""
