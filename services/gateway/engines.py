@@ -64,6 +64,7 @@ class Engines:
         until = Deadline.after(deadline.budget_s(at_most_s))
         while (found := self.describe(model)) is None:
             if until.expired():
+                deadline.budget_s()  # it may be the request's own time that is over
                 raise Unavailable("ENGINE_UNAVAILABLE", f"no engine serves {model} at the moment", retry_after_ms=2_000)
             await asyncio.sleep(POLL_S)
         return found
