@@ -33,7 +33,7 @@ REFUSALS = frozenset(
         grpc.StatusCode.PERMISSION_DENIED,
     }
 )
-"""What the cache service says of the request, not of itself."""
+"""What a service says of the request, not of itself."""
 
 log = get_logger(__name__)
 
@@ -188,7 +188,6 @@ async def _check_constraint(work: Work, peers: Peers, config: GatewayConfig) -> 
         )
     except grpc.RpcError as error:
         reason: StagemeshError = from_rpc(error)
-        if error.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
-            log.warning("constraint not checked", error=str(reason))
-            return
-        raise reason from error
+        if error.code() in REFUSALS:
+            raise reason from error
+        log.warning("constraint not checked", error=str(reason))  # the engine has limits of its own

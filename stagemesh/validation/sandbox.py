@@ -82,10 +82,19 @@ class Sandbox:
 
     async def warm_up(self) -> None:
         """Start the children that are not running. Raises Unavailable when that does not work."""
-        children, self._idle = self._idle, []
-        self._idle = list(
-            await asyncio.gather(*(self._start() if child is None else _same(child) for child in children))
-        )
+        await asyncio.gather(*(self._warm_up_one() for _ in range(self._config.num_workers)))
+
+    async def _warm_up_one(self) -> None:
+        """In a slot of its own, as a call is: calls may come meanwhile."""
+        async with self._slots:
+            if None not in self._idle:
+                return
+            self._idle.remove(None)
+            child: _Child | None = None
+            try:
+                child = await self._start()
+            finally:
+                self._idle.append(child)
 
     async def call(self, name: str, argument: Any, timeout_s: float) -> Any:
         """The result of a handler. The time counts from when a child is free; waiting for one is within it once more.
@@ -163,10 +172,6 @@ class Sandbox:
         self._calls.discard(task)
         if not task.cancelled():
             task.exception()  # marks it as seen: its caller may have gone on without it
-
-
-async def _same(child: _Child) -> _Child:
-    return child
 
 
 def _unavailable() -> Unavailable:
