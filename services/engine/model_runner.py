@@ -12,6 +12,7 @@ import torch
 from services.engine.batch_builder import build_batch
 from services.engine.kv_pool import KvPool
 from services.engine.models.decoder import Decoder
+from services.engine.modes import Mode
 from services.engine.scheduler import WorkItem
 from services.engine.stages import Probe
 
@@ -19,21 +20,24 @@ from services.engine.stages import Probe
 class Runner(Protocol):
     """What the step loop needs of a model."""
 
-    def run(self, items: Sequence[WorkItem], probe: Probe) -> npt.NDArray[np.float32]:
-        """Compute the items' KV; gives a row of logits for each item that samples, in order: [R, V]."""
+    def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
+        """Compute the items' KV; gives a row of logits for each item that samples, in order: [R, V].
+
+        With the weights of `mode`, or else of each sequence's own mode.
+        """
 
     def zero(self, pages: Sequence[int]) -> None:
         """Clear KV pages."""
 
 
 class ModelRunner:
-    """The decoder with its KV pages."""
+    """The decoder with its KV pages: one set of weights, whatever the mode."""
 
     def __init__(self, decoder: Decoder, pool: KvPool) -> None:
         self._decoder = decoder
         self._pool = pool
 
-    def run(self, items: Sequence[WorkItem], probe: Probe) -> npt.NDArray[np.float32]:
+    def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
         with torch.inference_mode():
             logits = self._decoder.forward(build_batch(items), self._pool.layers, probe)
         array: npt.NDArray[np.float32] = logits.numpy()

@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from services.engine.block_manager import num_pages_for
 from services.engine.kernels.native.library import Batch, Decoder
+from services.engine.modes import Mode
 from services.engine.scheduler import WorkItem
 from services.engine.stages import Part, Probe
 
+Seconds = npt.NDArray[np.float64]
+
 
 class NativeRunner:
-    """A model on quantized weights; logits are bitwise the same whatever else is in the step."""
+    """A model on the native kernels; logits are bitwise the same whatever else is in the step."""
 
     def __init__(self, decoder: Decoder, vocab_size: int) -> None:
         self._decoder = decoder
         self._vocab_size = vocab_size
 
-    def run(self, items: Sequence[WorkItem], probe: Probe) -> npt.NDArray[np.float32]:
+    def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
         seconds = np.zeros(len(Part)) if probe.measures else None
-        logits = self._decoder.step(build_native_batch(items), seconds)
+        by_mode = _by_mode(items, mode)
+        if len(by_mode) == 1:
+            ((chosen, members),) = by_mode.items()
+            logits = self._decoder.step(build_native_batch(members), seconds, chosen)
+        else:
+            logits = self._run_in_turn(items, by_mode, seconds)
         if seconds is not None:
             probe.book(seconds.tolist())
         return logits[:, : self._vocab_size]
 
+    def _run_in_turn(
+        self, items: Sequence[WorkItem], by_mode: Mapping[Mode | None, list[WorkItem]], seconds: Seconds | None
+    ) -> npt.NDArray[np.float32]:
+        """A pass for each mode; the rows in the order of `items` again."""
+        rows: dict[str, npt.NDArray[np.float32]] = {}
+        for mode, members in by_mode.items():
+            logits = self._decoder.step(build_native_batch(members), seconds, mode)
+            sampling = (item.sequence.sequence_id for item in members if item.samples)
+            rows.update(zip(sampling, logits, strict=True))
+        wanted = [rows[item.sequence.sequence_id] for item in items if item.samples]
+        return np.stack(wanted) if wanted else np.empty((0, self._vocab_size), np.float32)
+
     def zero(self, pages: Sequence[int]) -> None:
         for page in pages:
             self._decoder.zero_page(page)
+
+
+def _by_mode(items: Sequence[WorkItem], mode: Mode | None) -> dict[Mode | None, list[WorkItem]]:
+    groups: dict[Mode | None, list[WorkItem]] = {}
+    for item in items:
+        groups.setdefault(mode or item.sequence.mode, []).append(item)
+    return groups
 
 
 def build_native_batch(items: Sequence[WorkItem]) -> Batch:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.engine.block_manager import Owner, PageTable
+from services.engine.modes import Mode
 from services.engine.sampling_params import SamplingParams
 from services.engine.stages import StageSeconds
 from services.engine.stop import StopMatcher
@@ -55,6 +56,8 @@ class Sequence:
     """Prompt and output together, set by max_tokens, the context and the KV pool."""
     deadline_s: float = float("inf")
     """On the monotonic clock."""
+    mode: Mode | None = None
+    """The weights that compute it; None: those that the engine has first."""
     constraint: Constraint | None = None
     stop: StopMatcher = field(default_factory=lambda: StopMatcher(()))
 

@@ -21,6 +21,7 @@ from services.engine.kernels.native.library import (
     Shape,
 )
 from services.engine.models.rotary import rotary_tables
+from services.engine.modes import Mode
 from services.engine.weights.gguf_weights import stored_name, unpermute
 from stagemesh.models.errors import ModelCorrupt, UnsupportedModel
 from stagemesh.models.gguf_file import GgufFile
@@ -46,8 +47,12 @@ def load_native(
     num_positions: int,
     num_pages: int,
     threads: int,
+    modes: Sequence[Mode] = ("turbo",),
 ) -> Decoder:
-    """`num_pages` without the padding page. Raises ModelCorrupt, or UnsupportedModel for shapes beyond the kernels."""
+    """A decoder with a weight set for each of `modes`. `num_pages` without the padding page.
+
+    Raises ModelCorrupt, or UnsupportedModel for shapes beyond the kernels.
+    """
     _check_shape(file, config)
     reader = _Reader(file, config, library)
     factors = reader.vector("frequency_factors", config.head_dim // 2) if _has_factors(config) else None
@@ -65,12 +70,18 @@ def load_native(
         rms_norm_eps=config.rms_norm_eps,
     )
     decoder = Decoder(library, shape, cos.numpy(), sin.numpy())
+    for mode in modes:
+        _load_set(decoder, reader, mode)
+    return decoder
+
+
+def _load_set(decoder: Decoder, reader: _Reader, mode: Mode) -> None:
+    config = reader.config
     for index in range(config.num_layers):
-        decoder.set_layer(index, _layer(reader, index))
+        decoder.set_layer(mode, index, _layer(reader, index))
     embedding = reader.stacked(["embedding"], [config.vocab_size], config.hidden_size)
     head = embedding if config.tied_embeddings else reader.stacked(["head"], [config.vocab_size], config.hidden_size)
-    decoder.set_ends(embedding, head, reader.vector("norm", config.hidden_size))
-    return decoder
+    decoder.set_ends(mode, embedding, head, reader.vector("norm", config.hidden_size))
 
 
 def _layer(reader: _Reader, index: int) -> Layer:

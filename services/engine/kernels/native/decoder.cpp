@@ -38,15 +38,16 @@ class Decoder::Clock {
 Decoder::Decoder(const sm_shape& shape, const float* cos, const float* sin)
     : shape_(shape),
       pool_(shape.num_threads),
-      layers_(shape.num_layers),
       cos_(cos, cos + size_t(shape.num_positions) * shape.head_dim / 2),
       sin_(sin, sin + size_t(shape.num_positions) * shape.head_dim / 2),
       kv_(shape.num_pages, shape.num_layers, shape.num_kv_heads, shape.head_dim),
-      scratch_(shape.num_threads) {}
+      scratch_(shape.num_threads) {
+  for (WeightSet& weights : weight_sets_) weights.layers.resize(shape.num_layers);
+}
 
-void Decoder::set_layer(int index, const sm_layer& from) {
+void Decoder::set_layer(int weights, int index, const sm_layer& from) {
   const auto matrix = [](const sm_matrix* m) { return reinterpret_cast<const PackedMatrix*>(m); };
-  Layer& layer = layers_[index];
+  Layer& layer = weight_sets_[weights].layers[index];
   layer.qkv = matrix(from.qkv);
   layer.output = matrix(from.output);
   layer.gate_up = matrix(from.gate_up);
@@ -59,13 +60,14 @@ void Decoder::set_layer(int index, const sm_layer& from) {
   layer.k_norm = copied(from.k_norm, shape_.head_dim);
 }
 
-void Decoder::set_ends(const PackedMatrix* embedding, const PackedMatrix* head, const float* norm) {
-  embedding_ = embedding;
-  head_ = head;
-  norm_ = copied(norm, shape_.hidden_size);
+void Decoder::set_ends(int weights, const PackedMatrix* embedding, const PackedMatrix* head, const float* norm) {
+  weight_sets_[weights].embedding = embedding;
+  weight_sets_[weights].head = head;
+  weight_sets_[weights].norm = copied(norm, shape_.hidden_size);
 }
 
-void Decoder::step(const sm_batch& batch, float* logits, double* seconds) {
+void Decoder::step(int weights, const sm_batch& batch, float* logits, double* seconds) {
+  weights_ = &weight_sets_[weights];
   batch_ = &batch;
   logits_ = logits;
   reserve(batch);
@@ -94,18 +96,18 @@ void Decoder::run_stages(int thread, Clock& clock) {
   embed(thread);
   clock.meet(kEmbed);
   for (int index = 0; index < shape_.num_layers; ++index) {
-    norm(layers_[index].attention_norm, thread);
+    norm(weights_->layers[index].attention_norm, thread);
     clock.meet(kNorm);
     attention_stages(index, thread, clock);
-    norm(layers_[index].ffn_norm, thread);
+    norm(weights_->layers[index].ffn_norm, thread);
     clock.meet(kNorm);
-    mlp_stages(layers_[index], thread, clock);
+    mlp_stages(weights_->layers[index], thread, clock);
   }
   head_stages(thread, clock);
 }
 
 void Decoder::attention_stages(int index, int thread, Clock& clock) {
-  const Layer& layer = layers_[index];
+  const Layer& layer = weights_->layers[index];
   project(*layer.qkv, hidden_, layer.qkv_bias, qkv_.data(), thread);
   clock.meet(kAttend);
   rotate_and_write(index, thread);
@@ -130,19 +132,20 @@ void Decoder::mlp_stages(const Layer& layer, int thread, Clock& clock) {
 // The norm and the head of the rows that are sampled from.
 void Decoder::head_stages(int thread, Clock& clock) {
   for (int i = thread; i < batch_->num_samples; i += pool_.num_threads())
-    norm_quantize_row(x_.data() + size_t(batch_->sample_rows[i]) * shape_.hidden_size, norm_.data(),
+    norm_quantize_row(x_.data() + size_t(batch_->sample_rows[i]) * shape_.hidden_size, weights_->norm.data(),
                       shape_.rms_norm_eps, hidden_, i);
   clock.meet(kNorm);
-  const Share blocks = share(head_->num_blocks(), thread);
-  matmul(*head_, hidden_, batch_->num_samples, blocks.begin, blocks.end, [&](int block, int row, simd::Floats sixteen) {
-    simd::store(logits_ + size_t(row) * head_->rows() + block * kBlockRows, sixteen);
+  const PackedMatrix& head = *weights_->head;
+  const Share blocks = share(head.num_blocks(), thread);
+  matmul(head, hidden_, batch_->num_samples, blocks.begin, blocks.end, [&](int block, int row, simd::Floats sixteen) {
+    simd::store(logits_ + size_t(row) * head.rows() + block * kBlockRows, sixteen);
   });
   clock.meet(kSample);
 }
 
 void Decoder::embed(int thread) {
   for (int row = thread; row < batch_->num_rows; row += pool_.num_threads())
-    embedding_->dequantize_row(batch_->token_ids[row], x_.data() + size_t(row) * shape_.hidden_size);
+    weights_->embedding->dequantize_row(batch_->token_ids[row], x_.data() + size_t(row) * shape_.hidden_size);
 }
 
 void Decoder::norm(const std::vector<float>& weight, int thread) {
@@ -177,7 +180,7 @@ void Decoder::project_onto_rows(const PackedMatrix& w, const Activations& x, con
 }
 
 void Decoder::rotate_and_write(int index, int thread) {
-  const Layer& layer = layers_[index];
+  const Layer& layer = weights_->layers[index];
   const int head_dim = shape_.head_dim, heads = shape_.num_heads, kv_heads = shape_.num_kv_heads;
   const float query_scale = 1.0f / std::sqrt(float(head_dim));
   for (int row = thread; row < batch_->num_rows; row += pool_.num_threads()) {

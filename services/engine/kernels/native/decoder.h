@@ -13,18 +13,25 @@ class Decoder {
  public:
   Decoder(const sm_shape& shape, const float* cos, const float* sin);
 
-  void set_layer(int index, const sm_layer& layer);
-  void set_ends(const PackedMatrix* embedding, const PackedMatrix* head, const float* norm);
+  // `weights` is the number of a weight set.
+  void set_layer(int weights, int index, const sm_layer& layer);
+  void set_ends(int weights, const PackedMatrix* embedding, const PackedMatrix* head, const float* norm);
   void zero(int page) { kv_.zero(page); }
   size_t kv_bytes() const { return kv_.num_bytes(); }
 
   // Writes the rows' KV; logits: [num_samples, vocabulary rounded up to 16]. seconds: one for each part, or null.
-  void step(const sm_batch& batch, float* logits, double* seconds);
+  void step(int weights, const sm_batch& batch, float* logits, double* seconds);
 
  private:
   struct Layer {
     const PackedMatrix *qkv, *output, *gate_up, *down;
     std::vector<float> attention_norm, ffn_norm, qkv_bias, output_bias, q_norm, k_norm;
+  };
+  // The model in one precision. All sets read and write the same KV pages.
+  struct WeightSet {
+    std::vector<Layer> layers;
+    const PackedMatrix *embedding = nullptr, *head = nullptr;
+    std::vector<float> norm;
   };
   class Clock;
 
@@ -54,12 +61,12 @@ class Decoder {
 
   const sm_shape shape_;
   ThreadPool pool_;
-  std::vector<Layer> layers_;
-  const PackedMatrix *embedding_ = nullptr, *head_ = nullptr;
-  std::vector<float> norm_, cos_, sin_;
+  WeightSet weight_sets_[SM_MAX_WEIGHT_SETS];
+  std::vector<float> cos_, sin_;
   KvPages kv_;
 
   // One step: N rows.
+  const WeightSet* weights_ = nullptr;
   const sm_batch* batch_ = nullptr;
   float* logits_ = nullptr;
   Buffer<float> x_;         // [N, H] residual stream

@@ -43,12 +43,15 @@ sm_decoder* sm_decoder_new(const sm_shape* shape, const float* cos, const float*
   status([&] { made = new Decoder(*shape, cos, sin); });
   return reinterpret_cast<sm_decoder*>(made);
 }
-void sm_decoder_set_layer(sm_decoder* d, int32_t index, const sm_layer* layer) { of(d).set_layer(index, *layer); }
-void sm_decoder_set_ends(sm_decoder* d, const sm_matrix* embedding, const sm_matrix* head, const float* norm) {
-  of(d).set_ends(&of(embedding), &of(head), norm);
+void sm_decoder_set_layer(sm_decoder* d, int32_t weights, int32_t index, const sm_layer* layer) {
+  of(d).set_layer(weights, index, *layer);
 }
-int32_t sm_decoder_step(sm_decoder* d, const sm_batch* batch, float* logits, double* seconds) {
-  return status([&] { of(d).step(*batch, logits, seconds); });
+void sm_decoder_set_ends(sm_decoder* d, int32_t weights, const sm_matrix* embedding, const sm_matrix* head,
+                         const float* norm) {
+  of(d).set_ends(weights, &of(embedding), &of(head), norm);
+}
+int32_t sm_decoder_step(sm_decoder* d, int32_t weights, const sm_batch* batch, float* logits, double* seconds) {
+  return status([&] { of(d).step(weights, *batch, logits, seconds); });
 }
 void sm_decoder_zero_page(sm_decoder* d, int32_t page) { of(d).zero(page); }
 size_t sm_decoder_kv_bytes(const sm_decoder* d) { return reinterpret_cast<const Decoder*>(d)->kv_bytes(); }

@@ -14,6 +14,9 @@ extern "C" {
 typedef struct sm_matrix sm_matrix;
 typedef struct sm_decoder sm_decoder;
 
+/* A decoder may hold the model in several precisions, its weight sets, over one pool of KV pages: 0, 1, ... */
+#define SM_MAX_WEIGHT_SETS 4
+
 /* head_dim and every width of a matrix: multiples of 32. */
 typedef struct sm_shape {
   int32_t num_layers, hidden_size, num_heads, num_kv_heads, head_dim, ffn_size;
@@ -46,11 +49,13 @@ void sm_matrix_free(sm_matrix*);
 
 /* cos, sin: [num_positions, head_dim / 2] */
 sm_decoder* sm_decoder_new(const sm_shape*, const float* cos, const float* sin);
-void sm_decoder_set_layer(sm_decoder*, int32_t index, const sm_layer*);
-void sm_decoder_set_ends(sm_decoder*, const sm_matrix* embedding, const sm_matrix* head, const float* norm);
+/* Each set that is used must have all its layers and its ends; sets may share matrices. */
+void sm_decoder_set_layer(sm_decoder*, int32_t weights, int32_t index, const sm_layer*);
+void sm_decoder_set_ends(sm_decoder*, int32_t weights, const sm_matrix* embedding, const sm_matrix* head,
+                         const float* norm);
 /* logits: [num_samples, head rows]; seconds: [5] embed, attend, mlp, norm, sample are added to, or null.
  * Returns 0, or 1 when there is no memory for the step. */
-int32_t sm_decoder_step(sm_decoder*, const sm_batch*, float* logits, double* seconds);
+int32_t sm_decoder_step(sm_decoder*, int32_t weights, const sm_batch*, float* logits, double* seconds);
 void sm_decoder_zero_page(sm_decoder*, int32_t page);
 size_t sm_decoder_kv_bytes(const sm_decoder*);
 void sm_decoder_free(sm_decoder*);

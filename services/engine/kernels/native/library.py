@@ -23,6 +23,7 @@ FORMATS: Mapping[str, int] = {"Q4_0": 0, "Q4_1": 1, "Q8_0": 2}
 """GGML type names of the weights that the kernels multiply with."""
 BLOCK_ROWS = 16
 GROUP = 32
+MAX_WEIGHT_SETS = 4
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Batch:
 
 
 class Decoder:
-    """A model in memory with its KV pages. Not for two threads at once."""
+    """A model in memory, in one or more precisions over one pool of KV pages. Not for two threads at once."""
 
     def __init__(self, library: KernelLibrary, shape: Shape, cos: Floats, sin: Floats) -> None:
         """cos, sin: [positions, head_dim / 2]"""
@@ -143,13 +144,20 @@ class Decoder:
         self._shape = shape
         self._num_positions = len(cos)
         self._matrices: list[Matrix] = []  # the C side keeps pointers to them
+        self._sets: dict[str, int] = {}
         cos, sin = _array(cos, np.float32), _array(sin, np.float32)
         assert cos.shape == sin.shape == (len(cos), shape.head_dim // 2), cos.shape
         values = CShape(num_positions=len(cos), **vars(shape))
         self._handle = _made(self._c.sm_decoder_new(byref(values), cos.ctypes.data, sin.ctypes.data))
         _free_with(self, self._c.sm_decoder_free, self._handle)
 
-    def set_layer(self, index: int, layer: Layer) -> None:
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Names of the weight sets, the first set first."""
+        return tuple(self._sets)
+
+    def set_layer(self, weights: str, index: int, layer: Layer) -> None:
+        """A layer of the set named `weights`; a set that is stepped with needs all its layers and its ends."""
         matrices = {name: value for name, value in vars(layer).items() if isinstance(value, Matrix)}
         vectors = {
             name: _array(value, np.float32)
@@ -161,16 +169,22 @@ class Decoder:
             **{name: matrix.handle for name, matrix in matrices.items()},
             **{name: vector.ctypes.data for name, vector in vectors.items()},
         )
-        self._c.sm_decoder_set_layer(self._handle, index, byref(values))
+        self._c.sm_decoder_set_layer(self._handle, self._number(weights), index, byref(values))
 
-    def set_ends(self, embedding: Matrix, head: Matrix, norm: Floats) -> None:
+    def set_ends(self, weights: str, embedding: Matrix, head: Matrix, norm: Floats) -> None:
         self._matrices += [embedding, head]
         self._head_rows = head.rows
         norm = _array(norm, np.float32)
-        self._c.sm_decoder_set_ends(self._handle, embedding.handle, head.handle, norm.ctypes.data)
+        self._c.sm_decoder_set_ends(
+            self._handle, self._number(weights), embedding.handle, head.handle, norm.ctypes.data
+        )
 
-    def step(self, batch: Batch, seconds: npt.NDArray[np.float64] | None) -> Floats:
-        """Write the rows' KV; [samples, head rows]. `seconds`: [5], the step's parts are added to it."""
+    def step(self, batch: Batch, seconds: npt.NDArray[np.float64] | None, weights: str | None = None) -> Floats:
+        """Write the rows' KV by the set named `weights`, by default the first; [samples, head rows].
+
+        `seconds`: [5], the step's parts are added to it.
+        """
+        weight_set = 0 if weights is None else self._sets[weights]
         assert int(batch.positions.max()) < self._num_positions, "a position beyond the rotary tables"
         assert int(batch.pages.max()) < self._shape.num_pages, "a page beyond the pool"
         logits = np.empty((len(batch.sample_rows), self._head_rows), dtype=np.float32)
@@ -181,8 +195,12 @@ class Decoder:
             **{name: array.ctypes.data for name, array in arrays.items()},
         )
         times = None if seconds is None else seconds.ctypes.data
-        _check(self._c.sm_decoder_step(self._handle, byref(values), logits.ctypes.data, times))
+        _check(self._c.sm_decoder_step(self._handle, weight_set, byref(values), logits.ctypes.data, times))
         return logits
+
+    def _number(self, weights: str) -> int:
+        assert weights in self._sets or len(self._sets) < MAX_WEIGHT_SETS, "too many weight sets"
+        return self._sets.setdefault(weights, len(self._sets))
 
     def zero_page(self, page: int) -> None:
         assert 0 <= page < self._shape.num_pages, page
