@@ -18,6 +18,7 @@ COMMANDS = {
     "model": "Fetch, list and verify models.",
     "tenant": "Create, list and revoke tenants and their keys.",
     "shadow": "Report what the candidate model answered differently.",
+    "bench": "Measure how fast this machine serves the model.",
     "doctor": "Check this machine for what would go wrong.",
     "version": "Print the version.",
 }
