@@ -22,13 +22,12 @@ def build_batch(items: Sequence[WorkItem]) -> StepBatch:
     for item in items:
         row_start = len(token_ids)
         table = item.sequence.table.pages
-        token_ids += item.sequence.tokens[item.start : item.end]
-        positions += range(item.start, item.end)
-        slots += [table[at // PAGE_SIZE] * PAGE_SIZE + at % PAGE_SIZE for at in range(item.start, item.end)]
-        pages = torch.tensor(table[: num_pages_for(item.end)])
+        token_ids += item.token_ids
+        positions += range(item.start, item.row_end)
+        slots += [table[at // PAGE_SIZE] * PAGE_SIZE + at % PAGE_SIZE for at in range(item.start, item.row_end)]
+        pages = torch.tensor(table[: num_pages_for(item.row_end)])
         spans.append(Span(row_start=row_start, row_end=len(token_ids), start=item.start, pages=pages))
-        if item.samples:
-            sample_rows.append(len(token_ids) - 1)
+        sample_rows += range(len(token_ids) - item.num_sampled, len(token_ids))
     return StepBatch(
         token_ids=torch.tensor(token_ids),
         positions=torch.tensor(positions),

@@ -105,6 +105,17 @@ class BlockManager:
         while len(table.pages) < num_pages_for(num_tokens):
             table.pages.append(self._take_fresh(owner))
 
+    def shrink(self, table: PageTable, num_tokens: int) -> None:
+        """Give back the pages beyond those that `num_tokens` need; they are nobody else's and unknown."""
+        while len(table.pages) > num_pages_for(num_tokens):
+            page = table.pages.pop()
+            entry = self._pages[page]
+            assert entry.num_references == 1, "a page of guesses is shared"
+            assert entry.hash is None, "a page of guesses is known for reuse"
+            entry.num_references = 0
+            self._free[page] = None
+            self._free.move_to_end(page, last=False)
+
     def commit(self, table: PageTable, owner: Owner, tokens: Sequence[int], num_computed: int) -> None:
         """Make the full pages of tokens[:num_computed] known for reuse."""
         if not owner.salt:

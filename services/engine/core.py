@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from services.engine.block_manager import BlockManager
 from services.engine.chunk_budget import ChunkBudget
+from services.engine.draft_run import DraftRun
+from services.engine.drafting import Drafting, NoDrafting
 from services.engine.ending import Ending, end_tokens, take_token
 from services.engine.model_runner import Runner
 from services.engine.sampler import sample
@@ -27,6 +29,7 @@ from stagemesh.runtime.telemetry import get_logger
 log = get_logger(__name__)
 
 Row = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +44,11 @@ class CoreLimits:
 class EngineCore:
     """Not thread-safe: one thread calls add, end and step in turn."""
 
-    def __init__(self, runner: Runner, vocabulary: Vocabulary, limits: CoreLimits) -> None:
+    def __init__(
+        self, runner: Runner, vocabulary: Vocabulary, limits: CoreLimits, drafting: Drafting | None = None
+    ) -> None:
         self._runner = runner
+        self._drafting = drafting or NoDrafting()
         self._vocabulary = vocabulary
         self._blocks = BlockManager(limits.num_pages)
         self._scheduler = Scheduler(self._blocks, max_running=limits.max_running)
@@ -99,6 +105,14 @@ class EngineCore:
             seconds_per_place=self._wait.seconds(1),
         )
 
+    def sequences(self) -> Seq[Sequence]:
+        """All that have not ended, running ones first."""
+        return tuple(self._scheduler)
+
+    @property
+    def num_preemptions(self) -> int:
+        return self._scheduler.num_preemptions
+
     def check_integrity(self) -> None:
         """Assert that pages and sequences agree; for tests and idle moments."""
         self._blocks.check_integrity([sequence.table for sequence in self._scheduler])
@@ -110,29 +124,36 @@ class EngineCore:
         for item in items:
             if item.sequence.admitted_s is None:
                 item.sequence.admitted_s = started_s
+        items = self._drafting.add_drafts(items, self._scheduler.with_drafts)
         rows = self._run(items, probe)
-        endings: list[tuple[Sequence, Ending]] = []
-        for item in items:
-            if item.sequence.state is State.RUNNING:  # else its run failed
+        done = [item for item in items if item.sequence.state is State.RUNNING]  # else its run failed
+        runs = [DraftRun(item, rows[item.sequence.sequence_id]) for item in done if item.samples]
+        endings = self._take_tokens(runs)
+        for run in runs:
+            if run.num_taken:
+                self._scheduler.completed(run.item, run.num_accepted)
+            else:
+                self._scheduler.undone(run.item)
+        for item in done:
+            if not item.samples:
                 self._scheduler.completed(item)
-                if item.samples and (ending := self._sample(item.sequence, rows[item.sequence.sequence_id])):
-                    endings.append((item.sequence, ending))
-                elif not item.samples:
-                    self._update(item.sequence).queue = QueueState(0, 0.0, min(item.end, item.sequence.num_prompt))
+                self._update(item.sequence).queue = QueueState(0, 0.0, min(item.end, item.sequence.num_prompt))
         probe.mark(Part.SAMPLE)
         seconds = time.monotonic() - started_s
         num_decoding = sum(item.num_tokens == 1 for item in items)
         self._budget.measured(seconds, num_prompt_tokens=num_prompt_tokens, num_decoding=num_decoding)
+        self._drafting.measured(runs, sum(item.num_rows for item in items), seconds)
         shares = self._stages.end(probe, num_prompt_tokens > 0)
         for item in items:
             item.sequence.stage_seconds.add(seconds, shares)
         for sequence, ending in endings:
             self._finish(sequence, ending)
 
-    def _run(self, items: Seq[WorkItem], probe: Probe) -> dict[str, Row]:
-        """Logits by sequence. A step that fails is run again one sequence at a time, so that only the cause fails.
+    def _run(self, items: Seq[WorkItem], probe: Probe) -> dict[str, Rows]:
+        """Sampled rows of logits by sequence, [n, V].
 
-        Running again is safe: writing KV for the same position gives the same bytes.
+        A step that fails is run again one sequence at a time, so that only the cause fails. That is safe: writing KV
+        for the same position gives the same bytes.
         """
         self._runner.zero(self._blocks.take_pages_to_zero())
         try:
@@ -144,8 +165,26 @@ class EngineCore:
                 return {}
             log.warning("step failed, running its sequences one by one", num_sequences=len(items), error=str(error))
             return {key: row for item in items for key, row in self._run([item], probe).items()}
-        sampled = [item.sequence.sequence_id for item in items if item.samples]
-        return dict(zip(sampled, rows, strict=True))
+        ends = np.cumsum([item.num_sampled for item in items])
+        return {
+            item.sequence.sequence_id: rows[end - item.num_sampled : end] for item, end in zip(items, ends, strict=True)
+        }
+
+    def _take_tokens(self, runs: Seq[DraftRun]) -> list[tuple[Sequence, Ending]]:
+        """Choose the next token of each run, then the one after for those whose draft was right, and so on."""
+        endings: list[tuple[Sequence, Ending]] = []
+        while runs:
+            going_on = []
+            for run in runs:
+                ending = self._sample(run.sequence, run.row)
+                if ending is not None and ending.error is not None and run.item.drafts:
+                    run.sequence.takes_drafts = False  # whether it fails without them, the next step shows
+                elif ending is not None:
+                    endings.append((run.sequence, ending))
+                elif run.goes_on():
+                    going_on.append(run)
+            runs = going_on
+        return endings
 
     def _sample(self, sequence: Sequence, row: Row) -> Ending | None:
         try:
@@ -172,6 +211,7 @@ class EngineCore:
         self._scheduler.remove(sequence, poisoned=ending.error is not None)
         del self._sequences[sequence.sequence_id]
         self._positions.pop(sequence.sequence_id, None)
+        self._drafting.forget(sequence)
         if sequence.admitted_s is not None:
             self._wait.ran(time.monotonic() - sequence.admitted_s)
         self._update(sequence).finished = Finished(

@@ -21,7 +21,7 @@ class Runner(Protocol):
     """What the step loop needs of a model."""
 
     def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
-        """Compute the items' KV; gives a row of logits for each item that samples, in order: [R, V].
+        """Compute the items' KV; gives the last `num_sampled` rows of logits of each, in order: [R, V].
 
         With the weights of `mode`, or else of each sequence's own mode.
         """

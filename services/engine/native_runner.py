@@ -42,10 +42,10 @@ class NativeRunner:
         rows: dict[str, npt.NDArray[np.float32]] = {}
         for mode, members in by_mode.items():
             logits = self._decoder.step(build_native_batch(members), seconds, mode)
-            sampling = (item.sequence.sequence_id for item in members if item.samples)
-            rows.update(zip(sampling, logits, strict=True))
-        wanted = [rows[item.sequence.sequence_id] for item in items if item.samples]
-        return np.stack(wanted) if wanted else np.empty((0, self._vocab_size), np.float32)
+            ends = np.cumsum([item.num_sampled for item in members])
+            for item, end in zip(members, ends, strict=True):
+                rows[item.sequence.sequence_id] = logits[end - item.num_sampled : end]
+        return np.concatenate([rows[item.sequence.sequence_id] for item in items])
 
     def zero(self, pages: Sequence[int]) -> None:
         for page in pages:
@@ -61,13 +61,15 @@ def _by_mode(items: Sequence[WorkItem], mode: Mode | None) -> dict[Mode | None, 
 
 def build_native_batch(items: Sequence[WorkItem]) -> Batch:
     """Rows in the order of `items`; the wanted logits likewise."""
-    tables = [item.sequence.table.pages[: num_pages_for(item.end)] for item in items]
-    ends = np.cumsum([item.num_tokens for item in items])
+    tables = [item.sequence.table.pages[: num_pages_for(item.row_end)] for item in items]
+    ends = np.cumsum([item.num_rows for item in items])
     return Batch(
-        token_ids=np.concatenate([np.array(item.sequence.tokens[item.start : item.end], np.int32) for item in items]),
-        positions=np.concatenate([np.arange(item.start, item.end, dtype=np.int32) for item in items]),
-        sequences=np.repeat(np.arange(len(items), dtype=np.int32), [item.num_tokens for item in items]),
+        token_ids=np.concatenate([np.array(item.token_ids, np.int32) for item in items]),
+        positions=np.concatenate([np.arange(item.start, item.row_end, dtype=np.int32) for item in items]),
+        sequences=np.repeat(np.arange(len(items), dtype=np.int32), [item.num_rows for item in items]),
         page_starts=np.cumsum([0, *map(len, tables[:-1])], dtype=np.int32),
         pages=np.concatenate([np.array(table, np.int32) for table in tables]),
-        sample_rows=np.array([end - 1 for item, end in zip(items, ends, strict=True) if item.samples], np.int32),
+        sample_rows=np.concatenate(
+            [np.arange(end - item.num_sampled, end, dtype=np.int32) for item, end in zip(items, ends, strict=True)]
+        ),
     )

@@ -1,18 +1,19 @@
 """Which sequences take part in the next step, and with how many tokens.
 
 Every running sequence has tokens without KV: one when it decodes, more while its prompt is computed. A step takes the
-one token of each that decodes, and a budget of prompt tokens in chunks on top. A sequence is admitted when the pages
-for all its tokens are there. When a decoding one finds no page, the one admitted last gives its pages back and is
-computed again later: nothing is dropped.
+one token of each that decodes, guesses at what follows it where pages are free, and a budget of prompt tokens in
+chunks on top. A sequence is admitted when the pages for all its tokens are there. When a decoding one finds no page,
+the one admitted last gives its pages back and is computed again later: nothing is dropped.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
 
-from services.engine.block_manager import BlockManager
+from services.engine.block_manager import PAGE_SIZE, BlockManager
 from services.engine.chunk_budget import share_budget
 from services.engine.sequence import Sequence, State
 
@@ -24,13 +25,16 @@ MAX_SKIPS = 32
 
 @dataclass(frozen=True)
 class WorkItem:
-    """Compute KV for tokens [start, end) of `sequence`."""
+    """Compute KV for tokens [start, end) of `sequence`, and for drafts at [end, row_end)."""
 
     sequence: Sequence
     start: int
     end: int
     samples: bool
     """Whether the step yields the sequence's next token: the item reaches the end of what there is."""
+    drafts: tuple[int, ...] = ()
+    """Guesses at the tokens that follow, where the item samples. They are rows of the step like any other, and one more
+    row of logits each: as long as the tokens chosen are those guessed, the next row is that of the token after."""
 
     @classmethod
     def next(cls, sequence: Sequence, num_tokens: int) -> WorkItem:
@@ -40,7 +44,27 @@ class WorkItem:
 
     @property
     def num_tokens(self) -> int:
+        """Without drafts."""
         return self.end - self.start
+
+    @property
+    def row_end(self) -> int:
+        """The position after the item's last row."""
+        return self.end + len(self.drafts)
+
+    @property
+    def num_rows(self) -> int:
+        return self.row_end - self.start
+
+    @property
+    def num_sampled(self) -> int:
+        """The last rows of the item, whose logits are wanted."""
+        return 1 + len(self.drafts) if self.samples else 0
+
+    @property
+    def token_ids(self) -> list[int]:
+        """One for each row."""
+        return [*self.sequence.tokens[self.start : self.end], *self.drafts]
 
 
 class Scheduler:
@@ -79,11 +103,35 @@ class Scheduler:
                 items.append(WorkItem.next(sequence, share))
         return items
 
-    def completed(self, item: WorkItem) -> None:
-        """Note that the item's KV is there."""
+    def with_drafts(self, item: WorkItem, drafts: Seq[int]) -> WorkItem:
+        """The item with as many of `drafts` as fit the sequence's length and the free pages.
+
+        One free page per running sequence is kept back: drafts never cause a preemption.
+        """
         sequence = item.sequence
-        sequence.num_computed = item.end
+        room = sequence.max_total_tokens - len(sequence.tokens) - 1  # the step yields one token more than it accepts
+        free = max(0, self._blocks.num_free - len(self.running))
+        in_pages = (len(sequence.table.pages) + free) * PAGE_SIZE - item.end
+        kept = tuple(drafts[: max(0, min(room, in_pages))])
+        if not item.samples or not kept:
+            return item
+        self._blocks.extend(sequence.table, sequence.owner, item.end + len(kept))
+        return replace(item, drafts=kept)
+
+    def completed(self, item: WorkItem, num_accepted: int = 0) -> None:
+        """Note that KV is there for the item's tokens and its first `num_accepted` drafts, which are tokens by now.
+
+        Pages that only other drafts needed are given back; what they wrote elsewhere is overwritten by the real tokens.
+        """
+        sequence = item.sequence
+        sequence.num_computed = item.end + num_accepted
         self._blocks.commit(sequence.table, sequence.owner, sequence.tokens, sequence.num_computed)
+        if item.drafts:
+            self._blocks.shrink(sequence.table, sequence.num_computed)
+
+    def undone(self, item: WorkItem) -> None:
+        """The item yielded nothing: its sequence stands where it stood."""
+        self._blocks.shrink(item.sequence.table, item.end)
 
     def _plan_decodes(self) -> list[WorkItem]:
         return [

@@ -62,6 +62,8 @@ class Sequence:
     stop: StopMatcher = field(default_factory=lambda: StopMatcher(()))
 
     state: State = State.WAITING
+    takes_drafts: bool = True
+    """Whether guesses at its next tokens may be computed with it."""
     num_computed: int = 0
     num_cached: int = 0
     """Prompt tokens whose pages were reused when it was first admitted."""

@@ -10,7 +10,10 @@ import numpy.typing as npt
 
 from services.engine.block_manager import PAGE_SIZE, Owner
 from services.engine.core import CoreLimits, EngineCore
+from services.engine.drafting import Drafting
 from services.engine.ending import Ending
+from services.engine.logprobs import TokenLogprobs
+from services.engine.modes import Mode
 from services.engine.sampling_params import SamplingParams
 from services.engine.scheduler import WorkItem
 from services.engine.sequence import Sequence
@@ -48,24 +51,25 @@ class FakeRunner:
         self.slots = np.full((num_pages + 1) * PAGE_SIZE, -1, dtype=np.int64)
         self.fails_on: set[str] = set()
         self.gives_nan_on: set[str] = set()
+        self.gives_nan_on_guesses = False
         self.num_runs = 0
         self.num_tokens = 0
 
-    def run(self, items: Seq[WorkItem], probe: Probe) -> npt.NDArray[np.float32]:
+    def run(self, items: Seq[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
         self.num_runs += 1
         if broken := self.fails_on & {item.sequence.sequence_id for item in items}:
             raise RuntimeError(f"no luck with {broken}")
         rows = []
         for item in items:
             sequence, table = item.sequence, item.sequence.table.pages
-            slot = [table[at // PAGE_SIZE] * PAGE_SIZE + at % PAGE_SIZE for at in range(item.end)]
-            self.slots[slot[item.start :]] = sequence.tokens[item.start : item.end]
+            slot = [table[at // PAGE_SIZE] * PAGE_SIZE + at % PAGE_SIZE for at in range(item.row_end)]
+            self.slots[slot[item.start :]] = item.token_ids
             context = self.slots[slot]
-            assert context.tolist() == sequence.tokens[: item.end], "a page does not hold this sequence's tokens"
-            self.num_tokens += item.num_tokens
-            if item.samples:
-                nan = sequence.sequence_id in self.gives_nan_on
-                rows.append(np.full(VOCAB, np.nan, np.float32) if nan else logits_of(context))
+            assert context[: item.end].tolist() == sequence.tokens[: item.end], "a page holds other tokens"
+            self.num_tokens += item.num_rows
+            for end in range(item.row_end - item.num_sampled, item.row_end):
+                nan = sequence.sequence_id in self.gives_nan_on or (self.gives_nan_on_guesses and end >= item.end)
+                rows.append(np.full(VOCAB, np.nan, np.float32) if nan else logits_of(context[: end + 1]))
         return np.stack(rows) if rows else np.empty((0, VOCAB), np.float32)
 
     def zero(self, pages: Seq[int]) -> None:
@@ -73,7 +77,9 @@ class FakeRunner:
             self.slots[page * PAGE_SIZE : (page + 1) * PAGE_SIZE] = -1
 
 
-def make_core(runner: FakeRunner, num_pages: int, *, max_running: int = 4, chunk: int = 32) -> EngineCore:
+def make_core(
+    runner: FakeRunner, num_pages: int, *, max_running: int = 4, chunk: int = 32, drafting: Drafting | None = None
+) -> EngineCore:
     limits = CoreLimits(
         num_pages=num_pages,
         max_running=max_running,
@@ -81,7 +87,7 @@ def make_core(runner: FakeRunner, num_pages: int, *, max_running: int = 4, chunk
         max_step_ms=0,
         stage_sample_interval=4,
     )
-    return EngineCore(runner, VOCABULARY, limits)
+    return EngineCore(runner, VOCABULARY, limits, drafting)
 
 
 def make_sequence(
@@ -114,12 +120,14 @@ class Results:
     def __init__(self) -> None:
         self.tokens: dict[str, list[int]] = {}
         self.finished: dict[str, Finished] = {}
+        self.logprobs: dict[str, list[TokenLogprobs]] = {}
         self.queue: dict[str, list[int]] = {}
 
     def take(self, updates: Seq[Update]) -> None:
         for update in updates:
             assert update.sequence_id not in self.finished, "news after the end"
             self.tokens.setdefault(update.sequence_id, []).extend(update.tokens)
+            self.logprobs.setdefault(update.sequence_id, []).extend(update.logprobs)
             if update.queue:
                 self.queue.setdefault(update.sequence_id, []).append(update.queue.position)
             if update.finished:
