@@ -14,7 +14,7 @@ from services.engine.chunk_budget import ChunkBudget
 from services.engine.draft_run import DraftRun
 from services.engine.drafting import Drafting, NoDrafting
 from services.engine.ending import Ending, end_tokens, take_token
-from services.engine.model_runner import Runner
+from services.engine.runner import Runner
 from services.engine.sampler import sample
 from services.engine.scheduler import Scheduler, WorkItem
 from services.engine.sequence import Sequence, State

@@ -6,19 +6,20 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from services.engine.backend import Sizes, load_backend
+from services.engine.backend import load_backend
 from services.engine.block_manager import PAGE_SIZE, Owner, num_pages_for
 from services.engine.config import EngineConfig
 from services.engine.constraint import ConstraintCompiler
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.core_thread import CoreThread, Stop
 from services.engine.ending import Ending
-from services.engine.model_runner import Runner
 from services.engine.registry import Registry, RegistryLimits
 from services.engine.request import RequestLimits
+from services.engine.runner import Runner, Sizes
 from services.engine.sampling_params import SamplingParams
 from services.engine.sequence import Sequence
 from services.engine.sequence_factory import SequenceFactory
+from services.engine.threads import num_physical_cores
 from services.engine.updates import StepOutput
 from services.engine.vocabulary import Vocabulary
 from stagemesh.api.common.v1 import common_pb2
@@ -51,7 +52,12 @@ def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
     model, tokenizer = load_model_config(files), load_tokenizer(files)
     context_length = min(model.context_length, config.context_length or model.context_length)
     num_pages = num_pages_for(config.kv_pool_tokens)
-    backend = load_backend(files, model, config, Sizes(context_length=context_length, num_pages=num_pages))
+    sizes = Sizes(
+        context_length=context_length,
+        num_pages=num_pages,
+        num_threads=num_physical_cores() if config.threads == "auto" else config.threads,
+    )
+    backend = load_backend(files, model, config, sizes)
     identity = common_pb2.ModelIdentity(
         model=files.name,
         revision=revision(files),

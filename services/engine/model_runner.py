@@ -1,9 +1,8 @@
-"""Runs a step's work items through the model."""
+"""Runs a step's work items through the PyTorch model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,19 +14,6 @@ from services.engine.models.decoder import Decoder
 from services.engine.modes import Mode
 from services.engine.scheduler import WorkItem
 from services.engine.stages import Probe
-
-
-class Runner(Protocol):
-    """What the step loop needs of a model."""
-
-    def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
-        """Compute the items' KV; gives the last `num_sampled` rows of logits of each, in order: [R, V].
-
-        With the weights of `mode`, or else of each sequence's own mode.
-        """
-
-    def zero(self, pages: Sequence[int]) -> None:
-        """Clear KV pages."""
 
 
 class ModelRunner:

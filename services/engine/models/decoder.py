@@ -23,7 +23,9 @@ class Decoder:
         self.config = config
         self._weights = weights
         self._kernels = kernels
-        self._cos, self._sin = rotary_tables(config, weights.frequency_factors, num_positions, weights.norm.dtype)
+        factors = weights.frequency_factors
+        tables = rotary_tables(config, None if factors is None else factors.numpy(), num_positions)
+        self._cos, self._sin = (torch.from_numpy(table).to(weights.norm.dtype) for table in tables)
 
     def forward(self, batch: StepBatch, kv: Sequence[KvLayer], probe: Probe) -> torch.Tensor:
         """Writes the rows' KV and gives the logits of `batch.sample_rows`: [R, V] float32."""

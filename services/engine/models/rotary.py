@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import math
 
-import torch
+import numpy as np
+import numpy.typing as npt
 
 from stagemesh.models.model_config import RopeScaling, TransformerConfig
 
+Floats = npt.NDArray[np.float32]
 
-def rotary_tables(
-    config: TransformerConfig, factors: torch.Tensor | None, num_positions: int, dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines, [num_positions, head_dim / 2] each, computed in float32."""
-    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
-    frequencies = 1.0 / (config.rope_theta**exponents)
+
+def rotary_tables(config: TransformerConfig, factors: Floats | None, num_positions: int) -> tuple[Floats, Floats]:
+    """Cosines and sines, [num_positions, head_dim / 2] each, computed in float32 as the models were trained."""
+    exponents = np.arange(0, config.head_dim, 2, dtype=np.float32) / np.float32(config.head_dim)
+    frequencies: Floats = (1 / np.float32(config.rope_theta) ** exponents).astype(np.float32)
     if config.rope_scaling is not None:
         frequencies = _scaled(frequencies, config.rope_scaling, factors)
-    angles = torch.outer(torch.arange(num_positions).float(), frequencies)
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    angles = np.outer(np.arange(num_positions, dtype=np.float32), frequencies)
+    return np.cos(angles), np.sin(angles)
 
 
-def _scaled(frequencies: torch.Tensor, scaling: RopeScaling, factors: torch.Tensor | None) -> torch.Tensor:
+def _scaled(frequencies: Floats, scaling: RopeScaling, factors: Floats | None) -> Floats:
     if scaling.kind == "factors":
         assert factors is not None, "the file's factors are loaded with the weights"
         return frequencies / factors
     if scaling.kind == "linear":
-        return frequencies / scaling.factor
+        return frequencies / np.float32(scaling.factor)
     # llama3: long waves are slowed by `factor`, short ones kept, those between blended by their wavelength.
-    turns = scaling.original_context_length * frequencies / (2 * math.pi)
+    turns = scaling.original_context_length * frequencies / np.float32(2 * math.pi)
     span = scaling.high_freq_factor - scaling.low_freq_factor
-    kept = ((turns - scaling.low_freq_factor) / span).clamp(0, 1)
-    return frequencies * (kept + (1 - kept) / scaling.factor)
+    kept: Floats = ((turns - scaling.low_freq_factor) / span).clip(0, 1)
+    return frequencies * (kept + (1 - kept) / np.float32(scaling.factor))

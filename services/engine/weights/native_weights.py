@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import gguf
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from services.engine.kernels.native.library import (
     BLOCK_ROWS,
@@ -22,7 +21,7 @@ from services.engine.kernels.native.library import (
 )
 from services.engine.models.rotary import rotary_tables
 from services.engine.modes import Mode
-from services.engine.weights.gguf_weights import stored_name, unpermute
+from services.engine.weights.gguf_names import stored_name, unpermute
 from stagemesh.models.errors import ModelCorrupt, UnsupportedModel
 from stagemesh.models.gguf_file import GgufFile
 from stagemesh.models.model_config import TransformerConfig
@@ -56,9 +55,7 @@ def load_native(
     _check_shape(file, config)
     reader = _Reader(file, config, library)
     factors = reader.vector("frequency_factors", config.head_dim // 2) if _has_factors(config) else None
-    cos, sin = rotary_tables(
-        config, None if factors is None else torch.from_numpy(factors), num_positions, torch.float32
-    )
+    cos, sin = rotary_tables(config, factors, num_positions)
     shape = Shape(
         **{
             name: getattr(config, name)
@@ -69,7 +66,7 @@ def load_native(
         num_threads=threads,
         rms_norm_eps=config.rms_norm_eps,
     )
-    decoder = Decoder(library, shape, cos.numpy(), sin.numpy())
+    decoder = Decoder(library, shape, cos, sin)
     for mode in modes:
         _load_set(decoder, reader, mode)
     return decoder

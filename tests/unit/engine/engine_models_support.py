@@ -15,9 +15,10 @@ from services.engine.kernels.native.library import load_kernels
 from services.engine.kernels.reference import ReferenceKernels
 from services.engine.kernels.torch_forms import TorchKernels
 from services.engine.kv_pool import KvPool
-from services.engine.model_runner import ModelRunner, Runner
+from services.engine.model_runner import ModelRunner
 from services.engine.models.decoder import Decoder
 from services.engine.native_runner import NativeRunner
+from services.engine.runner import Runner
 from services.engine.scheduler import Scheduler, WorkItem
 from services.engine.sequence import Sequence
 from services.engine.stages import Probe

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from engine_models_support import folder_files
 
-from services.engine.backend import Sizes, load_backend
+from services.engine.backend import load_backend
 from services.engine.config import EngineConfig
 from services.engine.kernels.native.build import (
     AVX2,
@@ -16,11 +16,12 @@ from services.engine.kernels.native.build import (
     built_library,
     supported_levels,
 )
+from services.engine.runner import Sizes
 from stagemesh.models.errors import UnsupportedModel
 from stagemesh.models.model_config import load_model_config
 from stagemesh.models.store import ModelFiles
 
-SIZES = Sizes(context_length=128, num_pages=16)
+SIZES = Sizes(context_length=128, num_pages=16, num_threads=1)
 
 
 @pytest.fixture

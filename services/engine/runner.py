@@ -1,0 +1,48 @@
+"""What the step loop needs of a model, whatever computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from services.engine.modes import Mode
+from services.engine.scheduler import WorkItem
+from services.engine.stages import Probe
+
+
+class Runner(Protocol):
+    def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
+        """Compute the items' KV; gives the last `num_sampled` rows of logits of each, in order: [R, V].
+
+        With the weights of `mode`, or else of each sequence's own mode.
+        """
+
+    def zero(self, pages: Sequence[int]) -> None:
+        """Clear KV pages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """A model in memory and what callers must know of how it computes."""
+
+    name: str
+    runner: Runner
+    precision: str
+    kv_layout: str
+    weight_bytes: int
+    kv_bytes: int
+    """Of the whole pool, when every page has been written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What a backend makes room for."""
+
+    context_length: int
+    num_pages: int
+    """Without the padding page."""
+    num_threads: int
