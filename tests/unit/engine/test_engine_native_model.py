@@ -9,6 +9,8 @@ from engine_models_support import Model
 from engine_support import make_sequence
 
 from services.engine.kernels.native.build import supported_levels
+from services.engine.kernels.native.library import Decoder
+from services.engine.native_runner import NativeRunner
 from services.engine.scheduler import WorkItem
 from services.engine.stages import Part, Probe, TimingProbe
 from stagemesh.models.store import ModelFiles
@@ -89,3 +91,15 @@ def test_pages_that_change_hands_are_cleared(model: Model, tokens: list[int]) ->
     model.runner.zero(sequence.table.pages[:1])
     assert not np.array_equal(model.runner.run([WorkItem(sequence, 16, 17, samples=True)], Probe()), whole)
     model.blocks.release(sequence.table)
+
+
+def test_a_read_pass_reads_what_a_step_of_one_row_reads(model: Model, default_model_files: ModelFiles) -> None:
+    """On any number of threads: all matrices once, the embedding being the head."""
+    threaded = Model(default_model_files, backend="native", threads=3)
+    for decoder in (native_decoder(model), native_decoder(threaded)):
+        assert decoder.read_pass() == decoder.weight_bytes()
+
+
+def native_decoder(model: Model) -> Decoder:
+    assert isinstance(model.runner, NativeRunner)
+    return model.runner._decoder

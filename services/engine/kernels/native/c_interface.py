@@ -42,6 +42,7 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_decoder_set_layer": (None, (c_void_p, c_int32, c_int32, POINTER(CLayer))),
     "sm_decoder_set_ends": (None, (c_void_p, c_int32, c_void_p, c_void_p, c_void_p)),
     "sm_decoder_step": (c_int32, (c_void_p, c_int32, POINTER(CBatch), c_void_p, c_void_p)),
+    "sm_read_pass": (c_size_t, (c_void_p, c_int32)),
     "sm_decoder_zero_page": (None, (c_void_p, c_int32)),
     "sm_decoder_kv_bytes": (c_size_t, (c_void_p,)),
     "sm_decoder_free": (None, (c_void_p,)),

@@ -77,6 +77,25 @@ void Decoder::step(int weights, const sm_batch& batch, float* logits, double* se
   });
 }
 
+size_t Decoder::read_pass(int weights) {
+  const WeightSet& set = weight_sets_[weights];
+  std::vector<const PackedMatrix*> matrices;
+  for (const Layer& layer : set.layers)
+    matrices.insert(matrices.end(), {layer.qkv, layer.output, layer.gate_up, layer.down});
+  matrices.push_back(set.head);
+  std::atomic<size_t> num_bytes{0};
+  pool_.run([&](int thread) {
+    for (const PackedMatrix* w : matrices) {
+      constexpr int kUnit = 128;
+      const Share units = share(int(w->num_bytes() / kUnit), thread);
+      const size_t mine = size_t(units.end - units.begin) * kUnit;
+      read_.fetch_xor(_mm256_extract_epi64(read_all(w->block(0, 0) + size_t(units.begin) * kUnit, mine), 0));
+      num_bytes += mine;
+    }
+  });
+  return num_bytes;
+}
+
 void Decoder::reserve(const sm_batch& batch) {
   const size_t rows = batch.num_rows;
   x_.reserve(rows * shape_.hidden_size);

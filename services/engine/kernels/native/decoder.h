@@ -6,6 +6,7 @@
 #include "attention.h"
 #include "kernels.h"
 #include "matmul.h"
+#include "read_pass.h"
 #include "rotary.h"
 #include "thread_pool.h"
 
@@ -21,6 +22,9 @@ class Decoder {
 
   // Writes the rows' KV; logits: [num_samples, vocabulary rounded up to 16]. seconds: one for each part, or null.
   void step(int weights, const sm_batch& batch, float* logits, double* seconds);
+
+  // Reads what a step of one row reads of the weights, on all threads; the number of bytes.
+  size_t read_pass(int weights);
 
  private:
   struct Layer {
@@ -75,5 +79,6 @@ class Decoder {
   Buffer<float> gated_;     // [N, F]
   Activations hidden_, attended_q_, gated_q_;
   std::vector<Buffer<float>> scratch_;  // attention scores, by thread
+  std::atomic<int64_t> read_{0};        // keeps the compiler from leaving out a read pass
   size_t max_tokens_ = 0;               // the longest sequence of the step, in whole pages
 };

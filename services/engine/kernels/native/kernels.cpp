@@ -53,6 +53,7 @@ void sm_decoder_set_ends(sm_decoder* d, int32_t weights, const sm_matrix* embedd
 int32_t sm_decoder_step(sm_decoder* d, int32_t weights, const sm_batch* batch, float* logits, double* seconds) {
   return status([&] { of(d).step(weights, *batch, logits, seconds); });
 }
+size_t sm_read_pass(sm_decoder* d, int32_t weights) { return of(d).read_pass(weights); }
 void sm_decoder_zero_page(sm_decoder* d, int32_t page) { of(d).zero(page); }
 size_t sm_decoder_kv_bytes(const sm_decoder* d) { return reinterpret_cast<const Decoder*>(d)->kv_bytes(); }
 void sm_decoder_free(sm_decoder* d) { delete &of(d); }

@@ -56,6 +56,8 @@ void sm_decoder_set_ends(sm_decoder*, int32_t weights, const sm_matrix* embeddin
 /* logits: [num_samples, head rows]; seconds: [5] embed, attend, mlp, norm, sample are added to, or null.
  * Returns 0, or 1 when there is no memory for the step. */
 int32_t sm_decoder_step(sm_decoder*, int32_t weights, const sm_batch*, float* logits, double* seconds);
+/* Reads the weights as a step of one row does, without computing: its time is the floor of decoding. Returns bytes. */
+size_t sm_read_pass(sm_decoder*, int32_t weights);
 void sm_decoder_zero_page(sm_decoder*, int32_t page);
 size_t sm_decoder_kv_bytes(const sm_decoder*);
 void sm_decoder_free(sm_decoder*);

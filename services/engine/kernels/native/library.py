@@ -198,6 +198,13 @@ class Decoder:
         _check(self._c.sm_decoder_step(self._handle, weight_set, byref(values), logits.ctypes.data, times))
         return logits
 
+    def read_pass(self, weights: str | None = None) -> int:
+        """Read what a step of one row reads of the weights, and compute nothing. Returns the number of bytes.
+
+        Bytes by its time is the rate that decoding is compared with.
+        """
+        return int(self._c.sm_read_pass(self._handle, 0 if weights is None else self._sets[weights]))
+
     def _number(self, weights: str) -> int:
         assert weights in self._sets or len(self._sets) < MAX_WEIGHT_SETS, "too many weight sets"
         return self._sets.setdefault(weights, len(self._sets))
