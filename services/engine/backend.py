@@ -9,6 +9,7 @@ from services.engine.config import EngineConfig
 from services.engine.kernels.native.build import KernelsUnavailable
 from services.engine.kernels.native.library import load_kernels
 from services.engine.native_runner import NativeRunner
+from services.engine.native_sampler import NativeSampler
 from services.engine.runner import Backend, Sizes
 from services.engine.weights.native_weights import load_native
 from stagemesh.models.errors import UnsupportedModel
@@ -72,7 +73,7 @@ def _load_native(files: ModelFiles, model: TransformerConfig, sizes: Sizes) -> B
     )
     return Backend(
         name=f"native-{library.level.name}",
-        runner=NativeRunner(decoder, model.vocab_size),
+        runner=NativeRunner(decoder, model.vocab_size, NativeSampler(library)),
         precision="quantized",
         kv_layout=f"bfloat16-p{PAGE_SIZE}-native",
         weight_bytes=decoder.weight_bytes(),

@@ -15,7 +15,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from services.engine.config import ConstraintConfig
 from services.engine.schema_closing import close_objects
-from services.engine.wrap_up import EndFinder, WrapUp, allowed_tokens
+from services.engine.wrap_up import EndFinder, WrapUp
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.models.tokenizer_file import TokenizerFile
 from stagemesh.runtime.errors import InvalidRequest
@@ -41,14 +41,21 @@ class GrammarConstraint:
         self._wrap_up = wrap_up
 
     def allowed(self) -> npt.NDArray[np.bool_]:
-        """[V] of the tokenizer. Raises InvalidRequest when the grammar exceeds its limits here."""
-        allowed = allowed_tokens(self._matcher)
+        """[V] of the tokenizer, padded to whole bytes. Raises as `allowed_bits`."""
+        return np.unpackbits(self.allowed_bits(), bitorder="little").view(np.bool_)
+
+    def allowed_bits(self) -> npt.NDArray[np.uint8]:
+        """The same as bits, token t in bit t % 8 of byte t // 8.
+
+        Raises InvalidRequest when the grammar exceeds its limits here.
+        """
+        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         if self._matcher.is_error():
             raise invalid_constraint(f"the grammar is too complex to go on: {self._matcher.get_error()}")
         if self._wrap_up is not None and self._wrap_up.end:
-            allowed = np.zeros_like(allowed)
-            allowed[self._wrap_up.end[0]] = True
-        return allowed
+            bits = np.zeros_like(bits)
+            bits[self._wrap_up.end[0] // 8] = 1 << self._wrap_up.end[0] % 8
+        return bits
 
     def accept(self, token: int) -> None:
         """Raises InvalidRequest when the token does not fit."""

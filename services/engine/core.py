@@ -15,7 +15,7 @@ from services.engine.draft_run import DraftRun
 from services.engine.drafting import Drafting, NoDrafting
 from services.engine.ending import Ending, end_tokens, take_token
 from services.engine.runner import Runner
-from services.engine.sampler import sample
+from services.engine.sampler import Draw, Sampled, sampling_failed
 from services.engine.scheduler import Scheduler, WorkItem
 from services.engine.sequence import Sequence, State
 from services.engine.stages import Part, Probe, StageSampler
@@ -175,8 +175,9 @@ class EngineCore:
         endings: list[tuple[Sequence, Ending]] = []
         while runs:
             going_on = []
-            for run in runs:
-                ending = self._sample(run.sequence, run.row)
+            draws = [Draw(run.row, run.sequence, end_tokens(run.sequence, self._vocabulary)) for run in runs]
+            for run, chosen in zip(runs, self._runner.sampler.sample_all(draws), strict=True):
+                ending = self._take(run.sequence, chosen)
                 if ending is not None and ending.error is not None and run.item.drafts:
                     run.sequence.takes_drafts = False  # whether it fails without them, the next step shows
                 elif ending is not None:
@@ -186,18 +187,16 @@ class EngineCore:
             runs = going_on
         return endings
 
-    def _sample(self, sequence: Sequence, row: Row) -> Ending | None:
+    def _take(self, sequence: Sequence, chosen: Sampled | StagemeshError) -> Ending | None:
+        if isinstance(chosen, StagemeshError):
+            return Ending(common_pb2.FINISH_REASON_ERROR, error=chosen)
         try:
-            chosen = sample(row, sequence, end_tokens(sequence, self._vocabulary))
             ending = take_token(sequence, chosen.token, self._vocabulary)
         except StagemeshError as error:
             return Ending(common_pb2.FINISH_REASON_ERROR, error=error)
         except Exception:
             log.exception("sampling failed", sequence_id=sequence.sequence_id)
-            return Ending(
-                common_pb2.FINISH_REASON_ERROR,
-                error=Internal("SAMPLING_FAILED", "choosing a token failed; the log has more"),
-            )
+            return Ending(common_pb2.FINISH_REASON_ERROR, error=sampling_failed())
         update = self._update(sequence)
         update.tokens.append(chosen.token)
         if chosen.logprobs is not None:

@@ -12,6 +12,7 @@ from services.engine.batch_builder import build_batch
 from services.engine.kv_pool import KvPool
 from services.engine.models.decoder import Decoder
 from services.engine.modes import Mode
+from services.engine.sampler import ReferenceSampler
 from services.engine.scheduler import WorkItem
 from services.engine.stages import Probe
 
@@ -22,6 +23,7 @@ class ModelRunner:
     def __init__(self, decoder: Decoder, pool: KvPool) -> None:
         self._decoder = decoder
         self._pool = pool
+        self.sampler = ReferenceSampler()
 
     def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
         with torch.inference_mode():

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from services.engine.block_manager import num_pages_for
 from services.engine.kernels.native.library import Batch, Decoder
 from services.engine.modes import Mode
+from services.engine.sampler import Sampler
 from services.engine.scheduler import WorkItem
 from services.engine.stages import Part, Probe
 
@@ -19,7 +20,8 @@ Seconds = npt.NDArray[np.float64]
 class NativeRunner:
     """A model on the native kernels; logits are bitwise the same whatever else is in the step."""
 
-    def __init__(self, decoder: Decoder, vocab_size: int) -> None:
+    def __init__(self, decoder: Decoder, vocab_size: int, sampler: Sampler) -> None:
+        self.sampler = sampler
         self._decoder = decoder
         self._vocab_size = vocab_size
 

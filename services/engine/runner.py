@@ -10,11 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from services.engine.modes import Mode
+from services.engine.sampler import Sampler
 from services.engine.scheduler import WorkItem
 from services.engine.stages import Probe
 
 
 class Runner(Protocol):
+    @property
+    def sampler(self) -> Sampler:
+        """What chooses tokens from this runner's logits."""
+
     def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
         """Compute the items' KV; gives the last `num_sampled` rows of logits of each, in order: [R, V].
 

@@ -1,8 +1,10 @@
-"""Choose the next token of each sequence of a step."""
+"""Choose the next token of each sequence of a step: the definition, one row at a time in numpy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +13,10 @@ from services.engine.logits import Row, apply_allowed, apply_bias, apply_penalti
 from services.engine.logprobs import TokenLogprobs, token_logprobs
 from services.engine.noise import gumbel, noise_key
 from services.engine.sequence import Sequence
-from stagemesh.runtime.errors import Internal
+from stagemesh.runtime.errors import Internal, StagemeshError
+from stagemesh.runtime.telemetry import get_logger
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -22,20 +27,66 @@ class Sampled:
     logprobs: TokenLogprobs | None
 
 
+@dataclass(frozen=True)
+class Draw:
+    """What is drawn from: the logits `row` [V] of the next token of `sequence`."""
+
+    row: Row
+    sequence: Sequence
+    end_tokens: frozenset[int]
+    """Those that end the sequence; they are forbidden until `min_tokens` are there."""
+
+
+class Sampler(Protocol):
+    """Chooses tokens as `sample` defines it."""
+
+    def sample_all(self, draws: Seq[Draw]) -> list[Sampled | StagemeshError]:
+        """A choice for each, or why there is none; rows are left as they were."""
+
+
+class ReferenceSampler:
+    """`sample` for each."""
+
+    def sample_all(self, draws: Seq[Draw]) -> list[Sampled | StagemeshError]:
+        return [try_sample(draw) for draw in draws]
+
+
+def try_sample(draw: Draw) -> Sampled | StagemeshError:
+    """`sample`, with its error as a value: one sequence's fault is not the batch's."""
+    try:
+        return sample(draw.row, draw.sequence, draw.end_tokens)
+    except StagemeshError as error:
+        return error
+    except Exception:
+        log.exception("sampling failed", sequence_id=draw.sequence.sequence_id)
+        return sampling_failed()
+
+
+def sampling_failed() -> StagemeshError:
+    """In the place of an unexpected exception, which is logged."""
+    return Internal("SAMPLING_FAILED", "choosing a token failed; the log has more")
+
+
 def sample(row: npt.NDArray[np.float32], sequence: Sequence, end_tokens: frozenset[int]) -> Sampled:
     """The next token of `sequence` from its logits `row` [V], which is left as it was.
 
     `end_tokens` are those that end it; they are forbidden until `min_tokens` are there.
     Raises Internal when the model produced no finite logits.
     """
-    if not np.isfinite(row).all():
-        raise Internal("NON_FINITE_LOGITS", "the model produced values that are not finite at this position")
+    check_finite(row)
     params = sequence.params
-    token = _choose(_modified(row, sequence, end_tokens), sequence)
+    token = _choose(modified(row, sequence, end_tokens), sequence)
     return Sampled(token, None if params.logprobs is None else token_logprobs(row, token, params.logprobs))
 
 
-def _modified(row: Row, sequence: Sequence, end_tokens: frozenset[int]) -> Row:
+def check_finite(row: Row) -> None:
+    """Raises Internal."""
+    if not np.isfinite(row).all():
+        raise Internal("NON_FINITE_LOGITS", "the model produced values that are not finite at this position")
+
+
+def modified(row: Row, sequence: Sequence, end_tokens: frozenset[int]) -> Row:
+    """`row` itself, or a copy after penalties, bias, grammar and `min_tokens`, with -inf where a token is forbidden."""
     params = sequence.params
     below_minimum = bool(end_tokens) and sequence.num_output < params.min_tokens
     if not (params.has_penalties or params.logit_bias or below_minimum or sequence.constraint):

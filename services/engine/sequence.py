@@ -28,6 +28,9 @@ class Constraint(Protocol):
     def allowed(self) -> npt.NDArray[np.bool_]:
         """Which tokens may come next, [V] (an end token where the answer may end)."""
 
+    def allowed_bits(self) -> npt.NDArray[np.uint8]:
+        """The same as bits, token t in bit t % 8 of byte t // 8."""
+
     def accept(self, token: int) -> None:
         """Take an output token."""
 

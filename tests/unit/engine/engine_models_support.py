@@ -18,6 +18,7 @@ from services.engine.kv_pool import KvPool
 from services.engine.model_runner import ModelRunner
 from services.engine.models.decoder import Decoder
 from services.engine.native_runner import NativeRunner
+from services.engine.native_sampler import NativeSampler
 from services.engine.runner import Runner
 from services.engine.scheduler import Scheduler, WorkItem
 from services.engine.sequence import Sequence
@@ -94,7 +95,9 @@ class Model:
 def native_runner(files: ModelFiles, config: TransformerConfig, num_pages: int, threads: int) -> NativeRunner:
     library = load_kernels(files.cache_dir / "kernels")
     sizes = {"num_positions": config.context_length, "num_pages": num_pages, "threads": threads}
-    return NativeRunner(load_native(open_gguf(files.path), config, library, **sizes), config.vocab_size)
+    return NativeRunner(
+        load_native(open_gguf(files.path), config, library, **sizes), config.vocab_size, NativeSampler(library)
+    )
 
 
 def folder_files(folder: Path) -> ModelFiles:

@@ -14,6 +14,7 @@ from services.engine.drafting import Drafting
 from services.engine.ending import Ending
 from services.engine.logprobs import TokenLogprobs
 from services.engine.modes import Mode
+from services.engine.sampler import ReferenceSampler
 from services.engine.sampling_params import SamplingParams
 from services.engine.scheduler import WorkItem
 from services.engine.sequence import Sequence
@@ -49,6 +50,7 @@ class FakeRunner:
 
     def __init__(self, num_pages: int) -> None:
         self.slots = np.full((num_pages + 1) * PAGE_SIZE, -1, dtype=np.int64)
+        self.sampler = ReferenceSampler()
         self.fails_on: set[str] = set()
         self.gives_nan_on: set[str] = set()
         self.gives_nan_on_guesses = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ctypes import POINTER, Structure, c_float, c_int32, c_size_t, c_void_p
+from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_size_t, c_uint64, c_void_p
 from typing import Any
 
 
@@ -33,6 +33,18 @@ class CBatch(Structure):
     ]
 
 
+class CDraw(Structure):
+    """Of `sampling.h`."""
+
+    _fields_ = [
+        ("logits", c_void_p),
+        ("allowed", c_void_p),
+        *((name, c_int32) for name in ("num_allowed", "is_modified", "top_k")),
+        *((name, c_double) for name in ("temperature", "top_p", "min_p")),
+        ("noise_key", c_uint64),
+    ]
+
+
 SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_matrix_new": (c_void_p, (c_int32, c_int32, c_int32)),
     "sm_matrix_fill": (None, (c_void_p, c_void_p, c_int32, c_int32, c_int32)),
@@ -50,5 +62,9 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_matmul": (c_int32, (c_void_p, c_void_p, c_int32, c_void_p)),
     "sm_norm_quantize": (c_int32, (c_void_p, c_void_p, c_int32, c_int32, c_float, c_void_p, c_void_p)),
     "sm_attend": (c_int32, (c_void_p,) * 3 + (c_int32,) * 5 + (c_void_p, c_int32, c_void_p)),
+}
+SAMPLING_SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
+    "sm_draw_tokens": (None, (POINTER(CDraw), c_int32, c_int32, c_void_p)),
+    "sm_logprobs": (c_int32, (c_void_p, c_int32, c_int32, c_int32, c_void_p, c_void_p, c_void_p)),
 }
 """Function → result, arguments; see kernels.h."""

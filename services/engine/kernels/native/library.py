@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.engine.kernels.native.build import KernelsUnavailable, Level, built_library, supported_levels
-from services.engine.kernels.native.c_interface import SIGNATURES, CBatch, CLayer, CShape
+from services.engine.kernels.native.c_interface import SAMPLING_SIGNATURES, SIGNATURES, CBatch, CLayer, CShape
 
 Floats = npt.NDArray[np.float32]
 Int32s = npt.NDArray[np.int32]
@@ -32,6 +32,10 @@ class KernelLibrary:
 
     level: Level
     c: ctypes.CDLL
+    """Calls release the GIL."""
+    short_calls: ctypes.PyDLL
+    """The functions of sampling.h for calls of microseconds, which keep the GIL: where another thread wants it, to
+    give it away and get it back costs more."""
 
 
 def load_kernels(cache_dir: Path, level: Level | None = None) -> KernelLibrary:
@@ -42,13 +46,14 @@ def load_kernels(cache_dir: Path, level: Level | None = None) -> KernelLibrary:
     chosen = level or levels[0]
     path = built_library(chosen, cache_dir)
     try:
-        c = ctypes.CDLL(str(path))
+        c, short_calls = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
     except OSError as error:
         raise KernelsUnavailable(f"the native kernels cannot be loaded: {error}") from None
-    for name, (result, arguments) in SIGNATURES.items():
-        function = getattr(c, name)
-        function.restype, function.argtypes = result, arguments
-    return KernelLibrary(chosen, c)
+    for calls, signatures in ((c, {**SIGNATURES, **SAMPLING_SIGNATURES}), (short_calls, SAMPLING_SIGNATURES)):
+        for name, (result, arguments) in signatures.items():
+            function = getattr(calls, name)
+            function.restype, function.argtypes = result, arguments
+    return KernelLibrary(chosen, c, short_calls)
 
 
 class Matrix:
