@@ -10,9 +10,10 @@ from typing import Any, Literal, get_args
 
 from stagemesh.models.errors import ModelCorrupt, UnsupportedModel
 from stagemesh.models.gguf_file import GgufFile, open_gguf
+from stagemesh.models.sliding_window import Windows, gguf_windows, hf_windows
 from stagemesh.models.store import ModelFiles
 
-Architecture = Literal["llama", "qwen2", "qwen3"]
+Architecture = Literal["llama", "mistral", "qwen2", "qwen3"]
 ROPE_SCALINGS = ("linear", "llama3", "factors")
 
 
@@ -57,10 +58,15 @@ class TransformerConfig:
     """RMS norm over each head of q and k, before the rotation."""
     permuted_qk: bool
     """The file's q and k rows are interleaved per rotated pair (GGUF of llama), to be undone on loading."""
+    windows: Windows = ()
+
+    def window(self, layer: int) -> int:
+        """How many last tokens a token sees in `layer`, itself included; 0: all."""
+        return self.windows[layer] if self.windows else 0
 
 
 def load_model_config(files: ModelFiles) -> TransformerConfig:
-    """Raises UnsupportedModel for anything but plain Llama, Qwen2 and Qwen3, ModelCorrupt for impossible values."""
+    """Raises UnsupportedModel for anything but Llama, Mistral, Qwen2 and Qwen3, ModelCorrupt for impossible values."""
     config = from_gguf(open_gguf(files.path)) if files.kind == "gguf" else from_hf(files.path)
     return _checked(config, files.path)
 
@@ -95,6 +101,7 @@ def from_gguf(file: GgufFile) -> TransformerConfig:
         output_bias="blk.0.attn_output.bias" in file.tensors,
         qk_norm="blk.0.attn_q_norm.weight" in file.tensors,
         permuted_qk=architecture == "llama",
+        windows=gguf_windows(file.metadata, architecture, read.integer("block_count"), file.path),
     )
 
 
@@ -130,6 +137,7 @@ def from_hf(folder: Path) -> TransformerConfig:
         output_bias=architecture != "qwen2" and bool(values.get("attention_bias", False)),
         qk_norm=architecture == "qwen3",
         permuted_qk=False,
+        windows=hf_windows(values, read.integer("num_hidden_layers"), path),
     )
 
 
@@ -211,7 +219,6 @@ def _refuse_variants(values: Mapping[str, Any], path: Path) -> None:
     refused = {
         "hidden_act other than silu": values.get("hidden_act", "silu") != "silu",
         "mlp_bias": bool(values.get("mlp_bias", False)),
-        "sliding-window attention": bool(values.get("use_sliding_window", False)),
         "quantized safetensors (quantization_config)": values.get("quantization_config") is not None,
     }
     for what, present in refused.items():

@@ -41,8 +41,11 @@ class ReferenceKernels:
         kv.keys.flatten(0, 1).index_copy_(0, slots, keys)
         kv.values.flatten(0, 1).index_copy_(0, slots, values)
 
-    def attend(self, queries: torch.Tensor, kv: KvLayer, batch: StepBatch) -> torch.Tensor:
-        """Causal grouped-query attention of each row over its sequence's pages: [N, heads, D] → [N, heads, D]"""
+    def attend(self, queries: torch.Tensor, kv: KvLayer, batch: StepBatch, window: int) -> torch.Tensor:
+        """Causal grouped-query attention of each row over its sequence's pages: [N, heads, D] → [N, heads, D]
+
+        A row sees the last `window` tokens, itself included; 0: all.
+        """
         output = torch.empty_like(queries)
         scale = queries.shape[-1] ** -0.5
         for span in batch.spans:
@@ -51,8 +54,9 @@ class ReferenceKernels:
             num_groups = queries.shape[1] // keys.shape[1]
             for row in range(span.row_start, span.row_end):
                 length = span.start + row - span.row_start + 1
-                k = keys[:length].repeat_interleave(num_groups, dim=1).float()  # [length, heads, D]
-                v = values[:length].repeat_interleave(num_groups, dim=1).float()
+                seen = slice(max(0, length - window) if window else 0, length)
+                k = keys[seen].repeat_interleave(num_groups, dim=1).float()  # [length, heads, D]
+                v = values[seen].repeat_interleave(num_groups, dim=1).float()
                 scores = torch.einsum("hd,shd->hs", queries[row].float(), k) * scale
                 output[row] = torch.einsum("hs,shd->hd", scores.softmax(-1), v).to(queries.dtype)
         return output

@@ -10,7 +10,7 @@ from services.engine.kernels.batch import KvLayer, StepBatch
 from services.engine.kernels.reference import ReferenceKernels
 from services.engine.models.rotary import rotary_tables
 from services.engine.stages import Part, Probe
-from services.engine.weights.decoder_weights import DecoderWeights, LayerWeights
+from services.engine.weights.decoder_weights import DecoderWeights
 from stagemesh.models.model_config import TransformerConfig
 
 
@@ -33,10 +33,10 @@ class Decoder:
         cos, sin = self._cos[batch.positions], self._sin[batch.positions]  # [N, D/2]
         x = ops.embed(batch.token_ids, self._weights.embedding)  # [N, H]
         probe.mark(Part.EMBED)
-        for layer, kv_layer in zip(self._weights.layers, kv, strict=True):
+        for index, (layer, kv_layer) in enumerate(zip(self._weights.layers, kv, strict=True)):
             normed = ops.rms_norm(x, layer.attention_norm, eps)
             probe.mark(Part.NORM)
-            x = x + self._attention(normed, layer, kv_layer, batch, cos, sin)
+            x = x + self._attention(normed, index, kv_layer, batch, cos, sin)
             probe.mark(Part.ATTEND)
             normed = ops.rms_norm(x, layer.ffn_norm, eps)
             probe.mark(Part.NORM)
@@ -49,13 +49,13 @@ class Decoder:
     def _attention(
         self,
         x: torch.Tensor,
-        layer: LayerWeights,
+        index: int,
         kv: KvLayer,
         batch: StepBatch,
         cos: torch.Tensor,
         sin: torch.Tensor,
     ) -> torch.Tensor:
-        ops, c = self._kernels, self.config
+        ops, c, layer = self._kernels, self.config, self._weights.layers[index]
         qkv = ops.linear(x, layer.qkv, layer.qkv_bias).view(len(x), -1, c.head_dim)
         q, k, v = torch.split(qkv, [c.num_heads, c.num_kv_heads, c.num_kv_heads], dim=1)  # [N, heads, D]
         if layer.q_norm is not None and layer.k_norm is not None:
@@ -63,5 +63,5 @@ class Decoder:
             k = ops.rms_norm(k, layer.k_norm, c.rms_norm_eps)
         q, k = ops.rotate(q, cos, sin), ops.rotate(k, cos, sin)
         ops.write_kv(kv, batch.slots, k, v)
-        attended = ops.attend(q, kv, batch)
+        attended = ops.attend(q, kv, batch, c.window(index))
         return ops.linear(attended.flatten(1), layer.output, layer.output_bias)

@@ -97,6 +97,7 @@ def _layer(reader: _Reader, index: int) -> Layer:
         output_bias=reader.vector(p + "output_bias", c.hidden_size) if c.output_bias else None,
         q_norm=reader.vector(p + "q_norm", c.head_dim) if c.qk_norm else None,
         k_norm=reader.vector(p + "k_norm", c.head_dim) if c.qk_norm else None,
+        window=c.window(index),
     )
 
 

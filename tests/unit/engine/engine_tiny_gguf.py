@@ -31,17 +31,11 @@ class TinyModel:
 
 
 def build_gguf(
-    folder: Path,
-    cache_dir: Path,
-    family: str,
-    formats: Callable[[str], str] | str,
-    settings: Mapping[str, Any],
-    *,
-    window_layers: tuple[bool, ...] = (),
+    folder: Path, cache_dir: Path, family: str, formats: Callable[[str], str] | str, settings: Mapping[str, Any]
 ) -> TinyModel:
-    """`family`: Llama, Qwen2 or Qwen3; `formats`: the type of a matrix, by the engine's name for it (`q`, `head`, …).
+    """`family`: Llama, Mistral, Qwen2 or Qwen3; `formats`: the type of each matrix, by its name in the file.
 
-    `settings`: of the family's configuration in transformers. `window_layers`: which layers have its sliding window.
+    `settings`: of the family's configuration in transformers.
     """
     torch.manual_seed(len(str(settings)))
     config = getattr(transformers, f"{family}Config")(**settings)
@@ -50,7 +44,7 @@ def build_gguf(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tiny.gguf"
     writer = gguf.GGUFWriter(path, architecture)
-    _write_settings(writer, config, window_layers)
+    _write_settings(writer, config)
     state = model.state_dict()
     for name, stored in _names(config.num_hidden_layers):
         if name not in state or (stored == "output.weight" and config.tie_word_embeddings):
@@ -106,7 +100,7 @@ def _stored_order(
     return np.ascontiguousarray(values.reshape(shape).swapaxes(1, 2).reshape(values.shape))
 
 
-def _write_settings(writer: gguf.GGUFWriter, config: Any, window_layers: tuple[bool, ...]) -> None:
+def _write_settings(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_head_count(config.num_attention_heads)
@@ -118,6 +112,7 @@ def _write_settings(writer: gguf.GGUFWriter, config: Any, window_layers: tuple[b
     writer.add_context_length(config.max_position_embeddings)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    if any(window_layers):
+    if getattr(config, "sliding_window", None):
+        kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
         writer.add_sliding_window(config.sliding_window)
-        writer.add_sliding_window_pattern(window_layers)
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in kinds])

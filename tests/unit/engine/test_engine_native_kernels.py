@@ -130,22 +130,26 @@ def in_bf16(x: Floats) -> Floats:
 
 
 @pytest.mark.parametrize(("num_heads", "num_kv_heads", "head_dim"), [(9, 3, 64), (4, 4, 128), (14, 2, 64), (2, 1, 32)])
-@pytest.mark.parametrize(("num_rows", "end"), [(1, 1), (1, 16), (3, 17), (15, 63), (17, 300)])
+@pytest.mark.parametrize(
+    ("num_rows", "end", "window"),
+    [(1, 1, 0), (1, 16, 0), (3, 17, 0), (15, 63, 0), (17, 300, 0), (1, 1, 5), (3, 17, 16), (15, 63, 1), (17, 300, 63)],
+)
 def test_attention(
-    library: KernelLibrary, num_heads: int, num_kv_heads: int, head_dim: int, num_rows: int, end: int
+    library: KernelLibrary, num_heads: int, num_kv_heads: int, head_dim: int, num_rows: int, end: int, window: int
 ) -> None:
     rng = np.random.default_rng(end)
     q = rng.normal(size=(num_rows, num_heads, head_dim)).astype(np.float32)
     k, v = (rng.normal(size=(end, num_kv_heads, head_dim)).astype(np.float32) for _ in range(2))
     pages = rng.permutation(end // 16 + 3).astype(np.int32)[: -(-end // 16)]
     out = np.empty_like(q)
-    sizes = (num_rows, end, num_heads, num_kv_heads, head_dim)
+    sizes = (num_rows, end, num_heads, num_kv_heads, head_dim, window)
     pointers = [array.ctypes.data for array in (q, k, v)]
     assert library.c.sm_attend(*pointers, *sizes, pages.ctypes.data, end // 16 + 3, out.ctypes.data) == 0
 
     group = num_heads // num_kv_heads
     scores = np.einsum("rhd,thd->rht", q, np.repeat(in_bf16(k), group, axis=1))
-    seen = np.arange(end) <= np.arange(end - num_rows, end)[:, None]
+    tokens, last = np.arange(end), np.arange(end - num_rows, end)[:, None]
+    seen = (tokens <= last) & (tokens > last - (window or end))
     scores = np.where(seen[:, None], scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)

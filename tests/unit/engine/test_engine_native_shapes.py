@@ -37,6 +37,11 @@ def heads(num_heads: int, num_kv_heads: int, head_dim: int, *, tied: bool) -> di
     }
 
 
+def window(size: int) -> dict[str, Any]:
+    """In all layers but the first."""
+    return {"sliding_window": size, "use_sliding_window": True, "max_window_layers": 1}
+
+
 def mixed(kind: str) -> str:
     """Formats that meet in one fused matrix, and one without a kernel of its own."""
     return {"attn_q": "Q4_0", "attn_k": "Q8_0", "ffn_gate": "Q4_1", "ffn_up": "Q4_0", "token_embd": "F16"}.get(
@@ -53,6 +58,8 @@ MODELS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "qwen2-q4_0-untied": ("Qwen2", "Q4_0", {**heads(2, 1, 64, tied=False)}),
     "qwen3-q8_0-128": ("Qwen3", "Q8_0", heads(4, 2, 128, tied=True)),
     "qwen3-q4_1-untied-gqa8": ("Qwen3", "Q4_1", heads(8, 1, 64, tied=False)),
+    "mistral-window-17": ("Mistral", "Q8_0", {**heads(4, 2, 64, tied=True), "sliding_window": 17}),
+    "qwen2-window-7": ("Qwen2", "Q8_0", {**heads(2, 1, 64, tied=True), **window(7)}),
     "head-96": ("Qwen3", "Q8_0", heads(6, 2, 96, tied=True)),
     "head-32": ("Llama", "Q8_0", heads(4, 1, 32, tied=True)),
 }

@@ -41,6 +41,12 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
     "qwen2-untied": ("Qwen2", {"tie_word_embeddings": False}),
     "qwen3": ("Qwen3", {"tie_word_embeddings": True, "head_dim": 32}),
+    "mistral-window": ("Mistral", {"sliding_window": 17}),
+    "qwen2-window": ("Qwen2", {"sliding_window": 31, "use_sliding_window": True, "max_window_layers": 1}),
+    "qwen3-window-1": (
+        "Qwen3",
+        {"sliding_window": 1, "use_sliding_window": True, "max_window_layers": 2, "head_dim": 16},
+    ),
     "qwen3-untied": ("Qwen3", {"tie_word_embeddings": False, "head_dim": 16}),
 }
 LENGTHS = (1, 15, 16, 17, 63, 200)
@@ -74,7 +80,7 @@ def test_logits_agree_with_transformers(name: str, tmp_path: Path) -> None:
         torch.testing.assert_close(torch.from_numpy(logits), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen3"])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "mistral-window"])
 def test_logits_do_not_depend_on_chunks_or_batch(name: str, tmp_path: Path) -> None:
     build(name, tmp_path)
     model = Model(folder_files(tmp_path))
@@ -84,7 +90,7 @@ def test_logits_do_not_depend_on_chunks_or_batch(name: str, tmp_path: Path) -> N
             torch.testing.assert_close(torch.from_numpy(logits), torch.from_numpy(expected), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "qwen2-window"])
 def test_the_forms_that_run_agree_with_the_definition(name: str, tmp_path: Path) -> None:
     build(name, tmp_path)
     definition = Model(folder_files(tmp_path), kernels=ReferenceKernels()).logits(prompts(), chunk=33)

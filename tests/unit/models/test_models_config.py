@@ -87,10 +87,11 @@ def test_a_configuration_that_todays_transformers_writes_is_read(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"model_type": "mamba"}, UnsupportedModel, "supported are llama, qwen2, qwen3"),
+        ({"model_type": "mamba"}, UnsupportedModel, "supported are llama, mistral, qwen2, qwen3"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4}}, UnsupportedModel, "yarn"),
         ({"hidden_act": "gelu"}, UnsupportedModel, "hidden_act"),
-        ({"use_sliding_window": True}, UnsupportedModel, "sliding"),
+        ({"use_sliding_window": True, "sliding_window": "far"}, ModelCorrupt, "sliding window of 'far'"),
+        ({"use_sliding_window": True, "sliding_window": 8, "layer_types": ["odd"]}, ModelCorrupt, "layer_types"),
         ({"quantization_config": {"bits": 4}}, UnsupportedModel, "quantized"),
         ({"hidden_size": None}, ModelCorrupt, "hidden_size is None"),
         ({"hidden_size": "large"}, ModelCorrupt, "hidden_size"),
@@ -110,6 +111,30 @@ def test_a_model_that_cannot_run_is_refused_with_the_reason(
         load_model_config(files)
 
 
+@pytest.mark.parametrize(
+    ("settings", "windows"),
+    [
+        ({"model_type": "mistral", "sliding_window": 8}, (8, 8)),
+        ({"model_type": "mistral", "sliding_window": None}, ()),
+        ({"sliding_window": 8}, ()),
+        ({"sliding_window": 8, "use_sliding_window": True, "max_window_layers": 1}, (0, 8)),
+        (
+            {
+                "sliding_window": 8,
+                "use_sliding_window": True,
+                "layer_types": ["sliding_attention", "full_attention"],
+            },
+            (8, 0),
+        ),
+    ],
+)
+def test_the_layers_with_a_sliding_window_are_known(
+    tmp_path: Path, settings: dict[str, Any], windows: tuple[int, ...]
+) -> None:
+    folder = write_hf(tmp_path / "hf", num_hidden_layers=2, **settings)
+    assert load_model_config(located(tmp_path, folder)).windows == windows
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", "\x00", "[" * 100_000])
 def test_a_damaged_config_json_is_corrupt(tmp_path: Path, text: str) -> None:
     files = located(tmp_path, write_hf(tmp_path / "hf"))
@@ -120,7 +145,7 @@ def test_a_damaged_config_json_is_corrupt(tmp_path: Path, text: str) -> None:
 
 def test_a_gguf_of_an_unknown_architecture_names_the_supported_ones(tmp_path: Path) -> None:
     files = located(tmp_path, write_gguf(tmp_path / "m.gguf", architecture="mamba"))
-    with pytest.raises(UnsupportedModel, match="supported are llama, qwen2, qwen3"):
+    with pytest.raises(UnsupportedModel, match="supported are llama, mistral, qwen2, qwen3"):
         load_model_config(files)
 
 

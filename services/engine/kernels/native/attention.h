@@ -10,11 +10,20 @@
 
 constexpr int kTileQueries = 6;
 
-// One query head of one token, over the sequence's first `num_tokens` tokens.
+// One query head of one token, over the sequence's tokens [first, end).
 struct Query {
   const float* q;  // [D], rotated and divided by sqrt(D)
   float* out;      // [D]
-  int num_tokens;
+  int first, end;
+};
+
+// The tokens that a tile of queries reads: its pages are those from `first_page` up to, not including, `end_page`.
+struct Reach {
+  int first, end;
+
+  int first_page() const { return first / kPageTokens; }
+  int end_page() const { return (end + kPageTokens - 1) / kPageTokens; }
+  int num_pages() const { return end_page() - first_page(); }
 };
 
 // Where a tile's keys and values are.
@@ -27,11 +36,19 @@ struct PageView {
   const uint16_t* values(int index) const { return kv.values(pages[index], layer, head); }
 };
 
-// scores: [Q, stride], 16 of a page at once; beyond a query's tokens −infinity
+// Lanes of `page` that the query sees of `a`, `otherwise` in the rest.
+inline simd::Floats keep_seen(simd::Floats a, const Query& query, int page, float otherwise) {
+  const int start = page * kPageTokens;
+  if (query.end < start + kPageTokens) a = simd::keep_below(a, query.end - start, otherwise);
+  if (query.first > start) a = simd::keep_from(a, query.first - start, otherwise);
+  return a;
+}
+
+// scores: [Q, stride], 16 of a page at once; what a query does not see is −infinity
 template <int Q>
-inline void score(const PageView& view, const Query* queries, int num_pages, float* scores, size_t stride) {
+inline void score(const PageView& view, const Query* queries, Reach reach, float* scores, size_t stride) {
   const int head_dim = view.kv.head_dim();
-  for (int page = 0; page < num_pages; ++page) {
+  for (int page = reach.first_page(); page < reach.end_page(); ++page, scores += kPageTokens) {
     const uint16_t* keys = view.keys(page);
     simd::Floats sums[Q];
     for (int i = 0; i < Q; ++i) sums[i] = simd::splat(0);
@@ -40,22 +57,20 @@ inline void score(const PageView& view, const Query* queries, int num_pages, flo
 #pragma GCC unroll 8
       for (int i = 0; i < Q; ++i) sums[i] = simd::fma(simd::splat(queries[i].q[d]), key, sums[i]);
     }
-    for (int i = 0; i < Q; ++i)
-      simd::store(scores + i * stride + page * kPageTokens,
-                  simd::keep_below(sums[i], queries[i].num_tokens - page * kPageTokens, -INFINITY));
+    for (int i = 0; i < Q; ++i) simd::store(scores + i * stride, keep_seen(sums[i], queries[i], page, -INFINITY));
   }
 }
 
 // Turns one query's scores into weights and gives the factor that makes them sum to 1.
-inline float soften(float* scores, int num_pages, int num_tokens) {
+inline float soften(float* scores, const Query& query, Reach reach) {
   simd::Floats top = simd::splat(-INFINITY);
-  for (int page = 0; page < num_pages; ++page) top = simd::max(top, simd::load(scores + page * kPageTokens));
+  for (int page = 0; page < reach.num_pages(); ++page) top = simd::max(top, simd::load(scores + page * kPageTokens));
   const simd::Floats largest = simd::splat(simd::largest(top));
   simd::Floats total = simd::splat(0);
-  for (int page = 0; page < num_pages; ++page) {
+  for (int page = 0; page < reach.num_pages(); ++page) {
     float* at = scores + page * kPageTokens;
     const simd::Floats weight = simd::exp(simd::load(at) - largest);
-    const simd::Floats kept = simd::keep_below(weight, num_tokens - page * kPageTokens, 0.0f);
+    const simd::Floats kept = keep_seen(weight, query, reach.first_page() + page, 0.0f);
     simd::store(at, kept);
     total = total + kept;
   }
@@ -64,37 +79,39 @@ inline float soften(float* scores, int num_pages, int num_tokens) {
 
 // out = Σ weight × value, 16 dimensions at a time
 template <int Q>
-inline void blend(const PageView& view, const Query* queries, int num_tokens, const float* weights, size_t stride,
+inline void blend(const PageView& view, const Query* queries, Reach reach, const float* weights, size_t stride,
                   const float* factors) {
   const int head_dim = view.kv.head_dim();
   for (int d = 0; d < head_dim; d += 16) {
     simd::Floats sums[Q];
     for (int i = 0; i < Q; ++i) sums[i] = simd::splat(0);
-    for (int start = 0; start < num_tokens; start += kPageTokens) {
-      const uint16_t* values = view.values(start / kPageTokens) + d;
-      const int count = std::min(kPageTokens, num_tokens - start);
-      for (int token = 0; token < count; ++token) {
+    const float* page_weights = weights;
+    for (int page = reach.first_page(); page < reach.end_page(); ++page, page_weights += kPageTokens) {
+      const uint16_t* values = view.values(page) + d;
+      const int begin = std::max(0, reach.first - page * kPageTokens);
+      const int count = std::min(kPageTokens, reach.end - page * kPageTokens);
+      for (int token = begin; token < count; ++token) {
         const simd::Floats value = simd::load_bf16(values + token * head_dim);
 #pragma GCC unroll 8
         for (int i = 0; i < Q; ++i)
-          sums[i] = simd::fma(simd::splat(weights[i * stride + start + token]), value, sums[i]);
+          sums[i] = simd::fma(simd::splat(page_weights[i * stride + token]), value, sums[i]);
       }
     }
     for (int i = 0; i < Q; ++i) simd::store(queries[i].out + d, sums[i] * simd::splat(factors[i]));
   }
 }
 
-// Q queries of one KV head. scratch: [kTileQueries, stride], stride ≥ tokens rounded up to whole pages.
+// Q queries of one KV head. scratch: [kTileQueries, stride], stride ≥ tokens of the pages that the queries reach.
 template <int Q = kTileQueries>
 inline void attend(const PageView& view, const Query* queries, int count, float* scratch, size_t stride) {
   if constexpr (Q > 1) {
     if (count < Q) return attend<Q - 1>(view, queries, count, scratch, stride);
   }
-  int num_tokens = 0;
-  for (int i = 0; i < Q; ++i) num_tokens = std::max(num_tokens, queries[i].num_tokens);
-  const int num_pages = (num_tokens + kPageTokens - 1) / kPageTokens;
-  score<Q>(view, queries, num_pages, scratch, stride);
+  Reach reach{queries[0].first, queries[0].end};
+  for (int i = 1; i < Q; ++i)
+    reach = {std::min(reach.first, queries[i].first), std::max(reach.end, queries[i].end)};
+  score<Q>(view, queries, reach, scratch, stride);
   float factors[Q];
-  for (int i = 0; i < Q; ++i) factors[i] = soften(scratch + i * stride, num_pages, queries[i].num_tokens);
-  blend<Q>(view, queries, num_tokens, scratch, stride, factors);
+  for (int i = 0; i < Q; ++i) factors[i] = soften(scratch + i * stride, queries[i], reach);
+  blend<Q>(view, queries, reach, scratch, stride, factors);
 }

@@ -22,6 +22,7 @@ class CLayer(Structure):
     _fields_ = [
         *((name, c_void_p) for name in ("qkv", "output", "gate_up", "down")),
         *((name, c_void_p) for name in ("attention_norm", "ffn_norm", "qkv_bias", "output_bias", "q_norm", "k_norm")),
+        ("window", c_int32),
     ]
 
 
@@ -61,7 +62,7 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_dequantize_row": (None, (c_void_p, c_int32, c_void_p)),
     "sm_matmul": (c_int32, (c_void_p, c_void_p, c_int32, c_void_p)),
     "sm_norm_quantize": (c_int32, (c_void_p, c_void_p, c_int32, c_int32, c_float, c_void_p, c_void_p)),
-    "sm_attend": (c_int32, (c_void_p,) * 3 + (c_int32,) * 5 + (c_void_p, c_int32, c_void_p)),
+    "sm_attend": (c_int32, (c_void_p,) * 3 + (c_int32,) * 6 + (c_void_p, c_int32, c_void_p)),
 }
 SAMPLING_SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_draw_tokens": (None, (POINTER(CDraw), c_int32, c_int32, c_void_p)),

@@ -52,6 +52,7 @@ void Decoder::set_layer(int weights, int index, const sm_layer& from) {
   layer.output = matrix(from.output);
   layer.gate_up = matrix(from.gate_up);
   layer.down = matrix(from.down);
+  layer.window = from.window;
   layer.attention_norm = copied(from.attention_norm, shape_.hidden_size);
   layer.ffn_norm = copied(from.ffn_norm, shape_.hidden_size);
   layer.qkv_bias = copied(from.qkv_bias, qkv_width());
@@ -225,7 +226,7 @@ void Decoder::rotate_and_write(int index, int thread) {
 // A task is a KV head for as many rows of one sequence as fill a tile of queries.
 void Decoder::attend(int index, int thread) {
   const int head_dim = shape_.head_dim, kv_heads = shape_.num_kv_heads, group = shape_.num_heads / kv_heads;
-  const int rows_per_tile = std::max(1, kTileQueries / group);
+  const int rows_per_tile = std::max(1, kTileQueries / group), window = weights_->layers[index].window;
   int task = 0;
   for (int row = 0, end = 0; row < batch_->num_rows; row = end) {
     for (end = row + 1; end < batch_->num_rows && end - row < rows_per_tile; ++end)
@@ -239,6 +240,7 @@ void Decoder::attend(int index, int thread) {
         const size_t member = row + at / group, query_head = head * group + at % group;
         tile[filled++] = {qkv_.data() + member * qkv_width() + query_head * head_dim,
                           attended_.data() + member * attended_width() + query_head * head_dim,
+                          window == 0 ? 0 : std::max(0, batch_->positions[member] + 1 - window),
                           batch_->positions[member] + 1};
         if (filled == kTileQueries || at + 1 == (end - row) * group) {
           ::attend(view, tile, filled, scratch_[thread].data(), max_tokens_);

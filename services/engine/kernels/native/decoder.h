@@ -29,6 +29,7 @@ class Decoder {
  private:
   struct Layer {
     const PackedMatrix *qkv, *output, *gate_up, *down;
+    int window;  // how many last tokens a token sees, itself included; 0: all
     std::vector<float> attention_norm, ffn_norm, qkv_bias, output_bias, q_norm, k_norm;
   };
   // The model in one precision. All sets read and write the same KV pages.

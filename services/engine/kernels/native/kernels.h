@@ -30,6 +30,7 @@ typedef struct sm_shape {
 typedef struct sm_layer {
   const sm_matrix *qkv, *output, *gate_up, *down;
   const float *attention_norm, *ffn_norm, *qkv_bias, *output_bias, *q_norm, *k_norm;
+  int32_t window; /* how many last tokens a token sees, itself included; 0: all */
 } sm_layer;
 
 /* N rows, the rows of a sequence next to each other and in order of position. */
@@ -67,9 +68,11 @@ void sm_dequantize_row(const sm_matrix*, int32_t row, float* out);              
 int32_t sm_matmul(const sm_matrix*, const float* x, int32_t num_rows, float* out);          /* x: [n, cols], out: [n, rows] */
 int32_t sm_norm_quantize(const float* x, const float* weight, int32_t num_rows, int32_t cols, float eps,
                          int8_t* values, float* scales);                                    /* [n, cols], [n, cols / 32] */
-/* q, out: [num_rows, heads, D]; k, v: [end, KV heads, D]; row i sees end - num_rows + i + 1 tokens; pages: [end / 16 up] */
+/* q, out: [num_rows, heads, D]; k, v: [end, KV heads, D]; pages: [end / 16 up]; row i sees the tokens up to
+ * end - num_rows + i, at most `window` of them, 0: all */
 int32_t sm_attend(const float* q, const float* k, const float* v, int32_t num_rows, int32_t end, int32_t num_heads,
-                  int32_t num_kv_heads, int32_t head_dim, const int32_t* pages, int32_t num_pages, float* out);
+                  int32_t num_kv_heads, int32_t head_dim, int32_t window, const int32_t* pages, int32_t num_pages,
+                  float* out);
 
 #ifdef __cplusplus
 }

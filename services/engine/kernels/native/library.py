@@ -121,6 +121,8 @@ class Layer:
     output_bias: Floats | None
     q_norm: Floats | None
     k_norm: Floats | None
+    window: int = 0
+    """How many last tokens a token sees, itself included; 0: all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,14 +167,13 @@ class Decoder:
         """A layer of the set named `weights`; a set that is stepped with needs all its layers and its ends."""
         matrices = {name: value for name, value in vars(layer).items() if isinstance(value, Matrix)}
         vectors = {
-            name: _array(value, np.float32)
-            for name, value in vars(layer).items()
-            if value is not None and name not in matrices
+            name: _array(value, np.float32) for name, value in vars(layer).items() if isinstance(value, np.ndarray)
         }
         self._matrices += matrices.values()
         values = CLayer(
             **{name: matrix.handle for name, matrix in matrices.items()},
             **{name: vector.ctypes.data for name, vector in vectors.items()},
+            window=layer.window,
         )
         self._c.sm_decoder_set_layer(self._handle, self._number(weights), index, byref(values))
 

@@ -69,15 +69,20 @@ inline int32_t sum(Ints a) {
   return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
 }
 
-// Lanes below `count` of `a`, `otherwise` in the rest.
-inline Floats keep_below(Floats a, int count, float otherwise) {
-  const __m256i limit = _mm256_set1_epi32(count);
-  const __m256 other = _mm256_set1_ps(otherwise);
+// `a` in lanes whose number is below `limit`, `b` in the rest.
+inline Floats choose_below(int limit, Floats a, Floats b) {
+  const __m256i limits = _mm256_set1_epi32(limit);
   const __m256i first = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   const __m256i second = _mm256_add_epi32(first, _mm256_set1_epi32(8));
-  return {_mm256_blendv_ps(other, a.lo, _mm256_castsi256_ps(_mm256_cmpgt_epi32(limit, first))),
-          _mm256_blendv_ps(other, a.hi, _mm256_castsi256_ps(_mm256_cmpgt_epi32(limit, second)))};
+  return {_mm256_blendv_ps(b.lo, a.lo, _mm256_castsi256_ps(_mm256_cmpgt_epi32(limits, first))),
+          _mm256_blendv_ps(b.hi, a.hi, _mm256_castsi256_ps(_mm256_cmpgt_epi32(limits, second)))};
 }
+
+// Lanes below `count` of `a`, `otherwise` in the rest.
+inline Floats keep_below(Floats a, int count, float otherwise) { return choose_below(count, a, splat(otherwise)); }
+
+// Lanes from `first` on of `a`, `otherwise` in those before.
+inline Floats keep_from(Floats a, int first, float otherwise) { return choose_below(first, splat(otherwise), a); }
 
 inline Floats load_half(const uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};

@@ -41,6 +41,12 @@ inline Floats keep_below(Floats a, int count, float otherwise) {
   return {_mm512_mask_blend_ps(kept, _mm512_set1_ps(otherwise), a.v)};
 }
 
+// Lanes from `first` on of `a`, `otherwise` in those before.
+inline Floats keep_from(Floats a, int first, float otherwise) {
+  const __mmask16 kept = first >= 16 ? 0 : first <= 0 ? 0xffff : (__mmask16)(0xffffu << first);
+  return {_mm512_mask_blend_ps(kept, _mm512_set1_ps(otherwise), a.v)};
+}
+
 inline Floats load_half(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
 
 inline Floats load_bf16(const uint16_t* p) {
