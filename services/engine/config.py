@@ -24,6 +24,17 @@ class ConstraintConfig(Section):
     """Symbols in a grammar's productions."""
 
 
+class SpeculationConfig(Section):
+    """Guesses at the next tokens, computed in one step with the last. They change how long an answer takes, never the
+    answer."""
+
+    method: Literal["prompt_lookup", "off"] = "prompt_lookup"
+    """`prompt_lookup`: what a grammar forces, and what passages of the prompt and the answer go on with, where that
+    pays by the measured cost of a step; `off`: one token a step."""
+    max_draft_tokens: int = Field(default=16, ge=1, le=64)
+    """Guesses for one sequence in one step."""
+
+
 class EngineConfig(Section):
     """One engine process serves one model."""
 
@@ -57,3 +68,4 @@ class EngineConfig(Section):
     max_output_tokens: PositiveInt | None = None
     """Upper bound of `max_tokens`, and its default; otherwise the context sets it."""
     constraint: ConstraintConfig = ConstraintConfig()
+    speculation: SpeculationConfig = SpeculationConfig()

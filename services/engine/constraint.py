@@ -64,6 +64,16 @@ class GrammarConstraint:
         if self._wrap_up is not None:
             self._wrap_up.took(token, self._matcher)
 
+    def forced(self) -> list[int]:
+        """The tokens that must come next, up to the first choice."""
+        if self._wrap_up is not None and self._wrap_up.end:
+            return list(self._wrap_up.end)
+        return list(self._matcher.compute_ff_tokens())
+
+    def num_fitting(self, tokens: Sequence[int]) -> int:
+        """How many of `tokens` could come next, one after the other."""
+        return int(self._matcher.validate_tokens(list(tokens)))
+
     def is_complete(self) -> bool:
         return bool(self._matcher.is_stopped()) or self.was_cut()
 

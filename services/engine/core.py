@@ -59,6 +59,7 @@ class EngineCore:
         self._positions: dict[str, int] = {}
         self._updates: dict[str, Update] = {}
         self._num_steps = 0
+        self._num_drafted = self._num_accepted = 0
 
     def has_work(self) -> bool:
         return bool(self._sequences)
@@ -102,6 +103,8 @@ class EngineCore:
             in_flight_tokens=sum(s.num_uncomputed + s.max_total_tokens - len(s.tokens) for s in sequences),
             used_pages=self._blocks.num_used,
             steps=self._num_steps,
+            draft_tokens=self._num_drafted,
+            accepted_tokens=self._num_accepted,
             seconds_per_place=self._wait.seconds(1),
         )
 
@@ -125,15 +128,14 @@ class EngineCore:
             if item.sequence.admitted_s is None:
                 item.sequence.admitted_s = started_s
         items = self._drafting.add_drafts(items, self._scheduler.with_drafts)
+        run_started_s = time.monotonic()
         rows = self._run(items, probe)
+        run_s = time.monotonic() - run_started_s
         done = [item for item in items if item.sequence.state is State.RUNNING]  # else its run failed
         runs = [DraftRun(item, rows[item.sequence.sequence_id]) for item in done if item.samples]
         endings = self._take_tokens(runs)
         for run in runs:
-            if run.num_taken:
-                self._scheduler.completed(run.item, run.num_accepted)
-            else:
-                self._scheduler.undone(run.item)
+            self._account(run)
         for item in done:
             if not item.samples:
                 self._scheduler.completed(item)
@@ -142,7 +144,7 @@ class EngineCore:
         seconds = time.monotonic() - started_s
         num_decoding = sum(item.num_tokens == 1 for item in items)
         self._budget.measured(seconds, num_prompt_tokens=num_prompt_tokens, num_decoding=num_decoding)
-        self._drafting.measured(runs, sum(item.num_rows for item in items), seconds)
+        self._drafting.measured(runs, sum(item.num_rows for item in items), run_s)
         shares = self._stages.end(probe, num_prompt_tokens > 0)
         for item in items:
             item.sequence.stage_seconds.add(seconds, shares)
@@ -187,6 +189,17 @@ class EngineCore:
             runs = going_on
         return endings
 
+    def _account(self, run: DraftRun) -> None:
+        """Note what a run has come to, before endings free its pages."""
+        if run.num_taken:
+            self._scheduler.completed(run.item, run.num_accepted)
+        else:
+            self._scheduler.undone(run.item)
+        run.sequence.num_drafted += len(run.item.drafts)
+        run.sequence.num_accepted += run.num_accepted
+        self._num_drafted += len(run.item.drafts)
+        self._num_accepted += run.num_accepted
+
     def _take(self, sequence: Sequence, chosen: Sampled | StagemeshError) -> Ending | None:
         if isinstance(chosen, StagemeshError):
             return Ending(common_pb2.FINISH_REASON_ERROR, error=chosen)
@@ -218,6 +231,8 @@ class EngineCore:
             prompt_tokens=sequence.num_prompt,
             completion_tokens=sequence.num_output,
             cached_tokens=sequence.num_cached,
+            draft_tokens=sequence.num_drafted,
+            accepted_tokens=sequence.num_accepted,
             stage_seconds=tuple(sequence.stage_seconds.by_part),
         )
 

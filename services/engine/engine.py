@@ -19,6 +19,7 @@ from services.engine.runner import Runner, Sizes
 from services.engine.sampling_params import SamplingParams
 from services.engine.sequence import Sequence
 from services.engine.sequence_factory import SequenceFactory
+from services.engine.speculation import make_drafting
 from services.engine.threads import num_physical_cores
 from services.engine.updates import StepOutput
 from services.engine.vocabulary import Vocabulary
@@ -106,6 +107,7 @@ class Engine:
                 max_step_ms=config.max_step_ms,
                 stage_sample_interval=config.stage_sample_interval,
             ),
+            make_drafting(config.speculation),
         )
         limits = RequestLimits(
             vocab_size=model.config.vocab_size,

@@ -82,6 +82,8 @@ def _finish_message(finished: Finished, identity: Identity) -> engine_pb2.Finish
             prompt_tokens=finished.prompt_tokens,
             completion_tokens=finished.completion_tokens,
             cached_tokens=finished.cached_tokens,
+            draft_tokens=finished.draft_tokens,
+            accepted_tokens=finished.accepted_tokens,
         ),
         stages=[
             common_pb2.StageReport(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,6 +34,12 @@ class Constraint(Protocol):
 
     def accept(self, token: int) -> None:
         """Take an output token."""
+
+    def forced(self) -> list[int]:
+        """The tokens that must come next, up to the first choice."""
+
+    def num_fitting(self, tokens: Seq[int]) -> int:
+        """How many of `tokens` could come next, one after the other."""
 
     def is_complete(self) -> bool:
         """Whether nothing can follow."""
@@ -67,6 +74,10 @@ class Sequence:
     state: State = State.WAITING
     takes_drafts: bool = True
     """Whether guesses at its next tokens may be computed with it."""
+    num_drafted: int = 0
+    """Guesses that were computed."""
+    num_accepted: int = 0
+    """Guesses that were right."""
     num_computed: int = 0
     num_cached: int = 0
     """Prompt tokens whose pages were reused when it was first admitted."""

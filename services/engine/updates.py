@@ -29,6 +29,8 @@ class Finished:
     cached_tokens: int
     stage_seconds: Seq[float]
     """By `stages.Part`."""
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 @dataclass
@@ -51,6 +53,10 @@ class Load:
     """Tokens still to compute and output tokens still allowed, of all sequences."""
     used_pages: int = 0
     steps: int = 0
+    draft_tokens: int = 0
+    """Guesses computed since the start."""
+    accepted_tokens: int = 0
+    """Of which were right."""
     seconds_per_place: float = 0.0
     """How long the first in the queue waits, estimated from how long sequences have run lately."""
 

@@ -73,6 +73,8 @@ def _final(work: Work, outcome: common_pb2.Outcome.ValueType) -> gateway_pb2.Fin
         final.usage.session_tokens = work.prompt.session_tokens
         if finish := work.outputs[0].finish:
             final.usage.cached_tokens = finish.usage.cached_tokens
+            final.usage.draft_tokens = finish.usage.draft_tokens
+            final.usage.accepted_tokens = finish.usage.accepted_tokens
     return final
 
 

@@ -136,6 +136,8 @@ def _count(work: Work, final: gateway_pb2.Final) -> None:
         ("prompt", final.usage.prompt_tokens),
         ("completion", final.usage.completion_tokens),
         ("cached", final.usage.cached_tokens),
+        ("draft", final.usage.draft_tokens),
+        ("accepted", final.usage.accepted_tokens),
     ):
         metrics.TOKENS.labels(kind).inc(amount)
     for report in final.stages:

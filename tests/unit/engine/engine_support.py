@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 import numpy as np
@@ -17,7 +18,7 @@ from services.engine.modes import Mode
 from services.engine.sampler import ReferenceSampler
 from services.engine.sampling_params import SamplingParams
 from services.engine.scheduler import WorkItem
-from services.engine.sequence import Sequence
+from services.engine.sequence import Constraint, Sequence
 from services.engine.stages import Probe
 from services.engine.stop import StopMatcher
 from services.engine.updates import Finished, Update
@@ -29,11 +30,23 @@ TEXTS = tuple(b"" if token == EOS else b"<%d>" % token for token in range(VOCAB)
 VOCABULARY = Vocabulary(TEXTS, frozenset({EOS}), frozenset({EOS}))
 
 
+Logits = Callable[[Seq[int]], npt.NDArray[np.float32]]
+
+
 def logits_of(context: Seq[int]) -> npt.NDArray[np.float32]:
     """[VOCAB], a deterministic function of every token of the context."""
     digest = zlib.crc32(np.asarray(context, dtype=np.int64).tobytes())
     logits = np.random.default_rng(digest).normal(size=VOCAB).astype(np.float32)
     logits[EOS] = -5
+    return logits
+
+
+def copying_logits(context: Seq[int]) -> npt.NDArray[np.float32]:
+    """As `logits_of`, but the token of some places before is likely to come again."""
+    logits = logits_of(context)
+    tokens = [int(token) for token in context]
+    if len(tokens) > 9 and zlib.crc32(bytes(tokens[-2:])) % 5:
+        logits[tokens[-7]] += 4
     return logits
 
 
@@ -48,7 +61,8 @@ def greedy_answer(prompt: Seq[int], num_tokens: int) -> list[int]:
 class FakeRunner:
     """Keeps tokens where a model keeps keys and values, and reads the context back through the page tables."""
 
-    def __init__(self, num_pages: int) -> None:
+    def __init__(self, num_pages: int, logits: Logits = logits_of) -> None:
+        self._logits = logits
         self.slots = np.full((num_pages + 1) * PAGE_SIZE, -1, dtype=np.int64)
         self.sampler = ReferenceSampler()
         self.fails_on: set[str] = set()
@@ -71,7 +85,7 @@ class FakeRunner:
             self.num_tokens += item.num_rows
             for end in range(item.row_end - item.num_sampled, item.row_end):
                 nan = sequence.sequence_id in self.gives_nan_on or (self.gives_nan_on_guesses and end >= item.end)
-                rows.append(np.full(VOCAB, np.nan, np.float32) if nan else logits_of(context[: end + 1]))
+                rows.append(np.full(VOCAB, np.nan, np.float32) if nan else self._logits(context[: end + 1]))
         return np.stack(rows) if rows else np.empty((0, VOCAB), np.float32)
 
     def zero(self, pages: Seq[int]) -> None:
@@ -101,6 +115,7 @@ def make_sequence(
     params: SamplingParams | None = None,
     max_tokens: int = 8,
     deadline_s: float = float("inf"),
+    constraint: Constraint | None = None,
 ) -> Sequence:
     params = params or SamplingParams(temperature=0.0)
     return Sequence(
@@ -112,6 +127,7 @@ def make_sequence(
         params=params,
         max_total_tokens=len(prompt) + max_tokens,
         deadline_s=deadline_s,
+        constraint=constraint,
         stop=StopMatcher(params.stop),
     )
 

@@ -132,7 +132,7 @@ requests = st.lists(
 Mix = list[tuple[int, int, int, bytes, SamplingParams, int, int | None]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(requests, st.integers(5, 14), st.integers(1, 4), st.sampled_from([16, 33]), st.floats(0, 0.6), st.integers(1, 9))
 def test_the_answer_is_that_of_plain_decoding_under_any_mix_of_arrivals_cancels_and_shortage(
     mix: Mix, num_pages: int, max_running: int, chunk: int, wrong: float, most: int
