@@ -25,10 +25,14 @@ class Owner:
 
     tenant_id: str
     salt: bytes
+    weights: str = ""
+    """What its pages are computed with; pages of other weights are of no use to it."""
 
     def hash_key(self) -> bytes:
         """Key of this owner's page hashes."""
-        return hashlib.blake2b(self.salt, key=hashlib.blake2b(self.tenant_id.encode()).digest()[:32]).digest()
+        return hashlib.blake2b(
+            self.weights.encode() + b"\0" + self.salt, key=hashlib.blake2b(self.tenant_id.encode()).digest()[:32]
+        ).digest()
 
 
 @dataclass

@@ -74,6 +74,10 @@ class GrammarConstraint:
         """How many of `tokens` could come next, one after the other."""
         return int(self._matcher.validate_tokens(list(tokens)))
 
+    def fork(self) -> GrammarConstraint:
+        """The same state, to go on independently, without an eye on the tokens left."""
+        return GrammarConstraint(self._matcher.deep_copy(), None)
+
     def is_complete(self) -> bool:
         return bool(self._matcher.is_stopped()) or self.was_cut()
 

@@ -13,6 +13,7 @@ SPEED_RATE, SHAPE_RATE = 0.2, 0.04
 EXACT_ROWS, ROW_STEP = 32, 8
 MIN_GAIN = 1.03
 """Guesses must promise so much more throughput; below that they are not worth their risk."""
+MIN_SECONDS = 1e-9
 PROBE_INTERVAL = 128
 """After so many steps in which guesses did not seem to pay, one is made to measure its cost anew."""
 
@@ -52,6 +53,10 @@ class StepCost:
         nearest = min(self._shape, key=lambda rows: (abs(rows - bucket), rows), default=1)
         return self._shape.get(nearest, 1.0) * _prior_cost(bucket) / _prior_cost(nearest)
 
+    def seconds(self, num_rows: int) -> float:
+        """At the machine's present speed; 0 while nothing has been measured."""
+        return self._speed * self.of(num_rows)
+
     def measured(self, num_rows: int, seconds: float) -> None:
         if seconds <= 0:
             return
@@ -85,6 +90,20 @@ def draft_lengths(chances: Sequence[Sequence[float]], num_rows: int, cost: Calla
     for _, _, index in ranked[:best]:
         lengths[index] += 1
     return lengths
+
+
+def even_length(chances: Sequence[float], draft_s: float, check_s: Callable[[int], float], most: int) -> int:
+    """How many tokens to draft for each sequence, where a draft of all costs `draft_s` and the check `check_s(rows)`.
+
+    `chances` are those of each sequence's drafts to be right, one after the other.
+    """
+    best, best_rate = 0, MIN_GAIN * len(chances) / max(check_s(len(chances)), MIN_SECONDS)
+    for length in range(1, most + 1):
+        expected = sum(sum(chance**number for number in range(length + 1)) for chance in chances)
+        rate = expected / max(length * draft_s + check_s(len(chances) * (length + 1)), MIN_SECONDS)
+        if rate > best_rate:
+            best, best_rate = length, rate
+    return best
 
 
 def _gains(chances: Sequence[float]) -> list[tuple[int, float]]:

@@ -42,6 +42,11 @@ class WorkItem:
         end = sequence.num_computed + num_tokens
         return cls(sequence, sequence.num_computed, end, samples=end == len(sequence.tokens))
 
+    @classmethod
+    def last(cls, sequence: Sequence) -> WorkItem:
+        """The sequence's last token alone."""
+        return cls(sequence, len(sequence.tokens) - 1, len(sequence.tokens), samples=True)
+
     @property
     def num_tokens(self) -> int:
         """Without drafts."""
@@ -126,7 +131,7 @@ class Scheduler:
         sequence = item.sequence
         sequence.num_computed = item.end + num_accepted
         self._blocks.commit(sequence.table, sequence.owner, sequence.tokens, sequence.num_computed)
-        if item.drafts:
+        if item.samples:  # all its tokens are computed
             self._blocks.shrink(sequence.table, sequence.num_computed)
 
     def undone(self, item: WorkItem) -> None:

@@ -41,6 +41,9 @@ class Constraint(Protocol):
     def num_fitting(self, tokens: Seq[int]) -> int:
         """How many of `tokens` could come next, one after the other."""
 
+    def fork(self) -> Constraint:
+        """The same state, to go on independently; where tokens run out, it may allow more."""
+
     def is_complete(self) -> bool:
         """Whether nothing can follow."""
 

@@ -59,11 +59,16 @@ def greedy_answer(prompt: Seq[int], num_tokens: int) -> list[int]:
 
 
 class FakeRunner:
-    """Keeps tokens where a model keeps keys and values, and reads the context back through the page tables."""
+    """Keeps tokens where a model keeps keys and values, and reads the context back through the page tables.
+
+    What a sequence is computed on must come from the weights of its own mode; only a run that names another one, to
+    draft, may build on its own values after them.
+    """
 
     def __init__(self, num_pages: int, logits: Logits = logits_of) -> None:
         self._logits = logits
         self.slots = np.full((num_pages + 1) * PAGE_SIZE, -1, dtype=np.int64)
+        self.written_by: list[Mode | None] = [None] * len(self.slots)
         self.sampler = ReferenceSampler()
         self.fails_on: set[str] = set()
         self.gives_nan_on: set[str] = set()
@@ -79,14 +84,22 @@ class FakeRunner:
         for item in items:
             sequence, table = item.sequence, item.sequence.table.pages
             slot = [table[at // PAGE_SIZE] * PAGE_SIZE + at % PAGE_SIZE for at in range(item.row_end)]
+            for at in slot[item.start :]:
+                self.written_by[at] = mode or sequence.mode
+            if mode in (None, sequence.mode):
+                assert {self.written_by[at] for at in slot} == {sequence.mode}, "computed on another mode's values"
             self.slots[slot[item.start :]] = item.token_ids
             context = self.slots[slot]
             assert context[: item.end].tolist() == sequence.tokens[: item.end], "a page holds other tokens"
             self.num_tokens += item.num_rows
             for end in range(item.row_end - item.num_sampled, item.row_end):
                 nan = sequence.sequence_id in self.gives_nan_on or (self.gives_nan_on_guesses and end >= item.end)
-                rows.append(np.full(VOCAB, np.nan, np.float32) if nan else self._logits(context[: end + 1]))
+                rows.append(np.full(VOCAB, np.nan, np.float32) if nan else self._logits_by(mode, context[: end + 1]))
         return np.stack(rows) if rows else np.empty((0, VOCAB), np.float32)
+
+    def _logits_by(self, mode: Mode | None, context: Seq[int]) -> npt.NDArray[np.float32]:
+        logits = self._logits(context)
+        return logits if mode is None else logits + 0.3 * self._logits([*context, len(mode)])  # nearly the same
 
     def zero(self, pages: Seq[int]) -> None:
         for page in pages:
@@ -116,11 +129,12 @@ def make_sequence(
     max_tokens: int = 8,
     deadline_s: float = float("inf"),
     constraint: Constraint | None = None,
+    mode: Mode | None = None,
 ) -> Sequence:
     params = params or SamplingParams(temperature=0.0)
     return Sequence(
         sequence_id=sequence_id,
-        owner=Owner(tenant, salt),
+        owner=Owner(tenant, salt, mode or ""),
         tokens=list(prompt),
         num_prompt=len(prompt),
         num_delivered=0,
@@ -128,6 +142,7 @@ def make_sequence(
         max_total_tokens=len(prompt) + max_tokens,
         deadline_s=deadline_s,
         constraint=constraint,
+        mode=mode,
         stop=StopMatcher(params.stop),
     )
 
