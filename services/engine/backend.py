@@ -21,6 +21,8 @@ from stagemesh.runtime.telemetry import get_logger
 
 log = get_logger(__name__)
 
+KV_LAYOUTS = {"bfloat16": f"bfloat16-p{PAGE_SIZE}-native", "int8": f"int8-row-p{PAGE_SIZE}-native"}
+"""`row`: each token has a scale for its key and one for its value, in each head."""
 INSTALL_TORCH = "pip install 'stagemesh[torch]'"
 
 
@@ -70,12 +72,13 @@ def _load_native(files: ModelFiles, model: TransformerConfig, sizes: Sizes) -> B
         num_positions=sizes.context_length,
         num_pages=sizes.num_pages,
         threads=sizes.num_threads,
+        kv_dtype=sizes.kv_dtype,
     )
     return Backend(
         name=f"native-{library.level.name}",
         runner=NativeRunner(decoder, model.vocab_size, NativeSampler(library)),
         precision="quantized",
-        kv_layout=f"bfloat16-p{PAGE_SIZE}-native",
+        kv_layout=KV_LAYOUTS[sizes.kv_dtype],
         weight_bytes=decoder.weight_bytes(),
         kv_bytes=decoder.kv_bytes(),
     )

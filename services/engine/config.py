@@ -8,6 +8,8 @@ from pydantic import Field, PositiveInt
 
 from stagemesh.runtime.config import Section
 
+KvDtype = Literal["bfloat16", "int8"]
+
 
 class ConstraintConfig(Section):
     """Bounds of grammars, so that a hostile schema cannot hold up others."""
@@ -49,6 +51,8 @@ class EngineConfig(Section):
     """What weights, activations and KV pages are held in by the torch backend."""
     threads: PositiveInt | Literal["auto"] = "auto"
     """Compute threads; `auto`: one per physical core this process may use."""
+    kv_dtype: KvDtype = "bfloat16"
+    """What the native kernels hold keys and values in. `int8`: half the memory; each token has a scale in each head."""
     kv_pool_tokens: int = Field(default=32_768, ge=64)
     """Tokens that all sequences together can hold. Memory is taken from the system as pages are first written."""
     context_length: PositiveInt | None = None

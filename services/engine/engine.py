@@ -57,6 +57,7 @@ def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
         context_length=context_length,
         num_pages=num_pages,
         num_threads=num_physical_cores() if config.threads == "auto" else config.threads,
+        kv_dtype=config.kv_dtype,
     )
     backend = load_backend(files, model, config, sizes)
     identity = common_pb2.ModelIdentity(

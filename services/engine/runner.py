@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from services.engine.config import KvDtype
 from services.engine.modes import Mode
 from services.engine.sampler import Sampler
 from services.engine.scheduler import WorkItem
@@ -51,3 +52,5 @@ class Sizes:
     num_pages: int
     """Without the padding page."""
     num_threads: int
+    kv_dtype: KvDtype = "bfloat16"
+    """Of the native kernels' pages."""

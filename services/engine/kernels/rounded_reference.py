@@ -1,4 +1,4 @@
-"""What the native kernels compute, in plain PyTorch: activations rounded to 8 bits, keys and values to bfloat16."""
+"""What the native kernels compute, in plain PyTorch: activations in 8 bits, keys and values as pages hold them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ class RoundedReference(ReferenceKernels):
 
     name = "rounded-reference"
 
+    def __init__(self, kv_dtype: str = "bfloat16") -> None:
+        self._rounded_kv = in_bfloat16 if kv_dtype == "bfloat16" else in_scaled_rows
+
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return F.linear(in_eight_bits(x), weight, bias)
 
@@ -25,7 +28,7 @@ class RoundedReference(ReferenceKernels):
         return self.linear(F.silu(gate) * up, down, None)
 
     def write_kv(self, kv: KvLayer, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-        super().write_kv(kv, slots, keys.bfloat16().to(keys.dtype), values.bfloat16().to(values.dtype))
+        super().write_kv(kv, slots, self._rounded_kv(keys), self._rounded_kv(values))
 
 
 def in_eight_bits(x: torch.Tensor) -> torch.Tensor:
@@ -35,3 +38,14 @@ def in_eight_bits(x: torch.Tensor) -> torch.Tensor:
     inverse = torch.where(largest > 0, LARGEST / largest, torch.zeros_like(largest))
     rounded = torch.round(groups * inverse) * (largest / LARGEST)
     return rounded.view(x.shape)
+
+
+def in_bfloat16(x: torch.Tensor) -> torch.Tensor:
+    return x.bfloat16().to(x.dtype)
+
+
+def in_scaled_rows(x: torch.Tensor) -> torch.Tensor:
+    """[..., D] → the same in 8 bits with one bfloat16 scale for each row, as 8-bit pages hold keys and values."""
+    scale = in_bfloat16(x.abs().amax(-1, keepdim=True) / LARGEST)
+    inverse = torch.where(scale > 0, 1 / scale, torch.zeros_like(scale))
+    return torch.round(x * inverse) * scale

@@ -46,6 +46,7 @@ def load_native(
     num_positions: int,
     num_pages: int,
     threads: int,
+    kv_dtype: str = "bfloat16",
     modes: Sequence[Mode] = ("turbo",),
 ) -> Decoder:
     """A decoder with a weight set for each of `modes`. `num_pages` without the padding page.
@@ -65,6 +66,7 @@ def load_native(
         num_pages=num_pages + 1,
         num_threads=threads,
         rms_norm_eps=config.rms_norm_eps,
+        kv_format=kv_dtype,
     )
     decoder = Decoder(library, shape, cos, sin)
     for mode in modes:

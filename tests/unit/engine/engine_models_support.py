@@ -42,10 +42,11 @@ class Model:
         threads: int = 1,
         kernels: ReferenceKernels | None = None,
         dtype: str = "float32",
+        kv_dtype: str = "bfloat16",
     ) -> None:
         config = load_model_config(files)
         if backend == "native":
-            self.runner: Runner = native_runner(files, config, num_pages, threads)
+            self.runner: Runner = native_runner(files, config, num_pages, threads, kv_dtype)
         else:
             torch_dtype = getattr(torch, dtype)
             weights = load_weights(files, config, torch_dtype)
@@ -92,12 +93,13 @@ class Model:
         return [found[sequence.sequence_id] for sequence in sequences]
 
 
-def native_runner(files: ModelFiles, config: TransformerConfig, num_pages: int, threads: int) -> NativeRunner:
+def native_runner(
+    files: ModelFiles, config: TransformerConfig, num_pages: int, threads: int, kv_dtype: str
+) -> NativeRunner:
     library = load_kernels(files.cache_dir / "kernels")
     sizes = {"num_positions": config.context_length, "num_pages": num_pages, "threads": threads}
-    return NativeRunner(
-        load_native(open_gguf(files.path), config, library, **sizes), config.vocab_size, NativeSampler(library)
-    )
+    decoder = load_native(open_gguf(files.path), config, library, kv_dtype=kv_dtype, **sizes)
+    return NativeRunner(decoder, config.vocab_size, NativeSampler(library))
 
 
 def folder_files(folder: Path) -> ModelFiles:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from services.engine.kernels.native.build import LEVELS, Level, supported_levels
-from services.engine.kernels.native.library import FORMATS, KernelLibrary, Matrix, load_kernels
+from services.engine.kernels.native.library import FORMATS, KV_FORMATS, KernelLibrary, Matrix, load_kernels
 from stagemesh.models.store import ModelFiles
 
 Floats = npt.NDArray[np.float32]
@@ -129,28 +129,53 @@ def in_bf16(x: Floats) -> Floats:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
+def in_scaled_rows(x: Floats) -> Floats:
+    scale = in_bf16(np.abs(x).max(-1, keepdims=True) / np.float32(127))
+    rows: Floats = np.rint(x * (np.float32(1) / scale)) * scale
+    return rows
+
+
+@pytest.mark.parametrize("kv_format", KV_FORMATS)
 @pytest.mark.parametrize(("num_heads", "num_kv_heads", "head_dim"), [(9, 3, 64), (4, 4, 128), (14, 2, 64), (2, 1, 32)])
 @pytest.mark.parametrize(
     ("num_rows", "end", "window"),
     [(1, 1, 0), (1, 16, 0), (3, 17, 0), (15, 63, 0), (17, 300, 0), (1, 1, 5), (3, 17, 16), (15, 63, 1), (17, 300, 63)],
 )
 def test_attention(
-    library: KernelLibrary, num_heads: int, num_kv_heads: int, head_dim: int, num_rows: int, end: int, window: int
+    library: KernelLibrary,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    num_rows: int,
+    end: int,
+    window: int,
+    kv_format: str,
 ) -> None:
     rng = np.random.default_rng(end)
     q = rng.normal(size=(num_rows, num_heads, head_dim)).astype(np.float32)
     k, v = (rng.normal(size=(end, num_kv_heads, head_dim)).astype(np.float32) for _ in range(2))
     pages = rng.permutation(end // 16 + 3).astype(np.int32)[: -(-end // 16)]
     out = np.empty_like(q)
-    sizes = (num_rows, end, num_heads, num_kv_heads, head_dim, window)
+    sizes = (num_rows, end, num_heads, num_kv_heads, head_dim, window, KV_FORMATS[kv_format])
     pointers = [array.ctypes.data for array in (q, k, v)]
     assert library.c.sm_attend(*pointers, *sizes, pages.ctypes.data, end // 16 + 3, out.ctypes.data) == 0
 
-    group = num_heads // num_kv_heads
-    scores = np.einsum("rhd,thd->rht", q, np.repeat(in_bf16(k), group, axis=1))
+    group, rounded = num_heads // num_kv_heads, {"bfloat16": in_bf16, "int8": in_scaled_rows}[kv_format]
+    scores = np.einsum("rhd,thd->rht", q, np.repeat(rounded(k), group, axis=1))
     tokens, last = np.arange(end), np.arange(end - num_rows, end)[:, None]
     seen = (tokens <= last) & (tokens > last - (window or end))
     scores = np.where(seen[:, None], scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
-    np.testing.assert_allclose(out, np.einsum("rht,thd->rhd", weights, np.repeat(in_bf16(v), group, axis=1)), atol=2e-5)
+    np.testing.assert_allclose(out, np.einsum("rht,thd->rhd", weights, np.repeat(rounded(v), group, axis=1)), atol=2e-5)
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_eight_bit_pages_do_not_hide_what_is_not_finite(library: KernelLibrary, broken: float) -> None:
+    q, k = np.ones((1, 1, 64), np.float32), np.ones((3, 1, 64), np.float32)
+    v, pages, out = k.copy(), np.zeros(1, np.int32), np.empty_like(q)
+    v[1, 0, 37] = broken
+    pointers = [array.ctypes.data for array in (q, k, v)]
+    sizes = (1, 3, 1, 1, 64, 0, KV_FORMATS["int8"])
+    assert library.c.sm_attend(*pointers, *sizes, pages.ctypes.data, 1, out.ctypes.data) == 0
+    assert not np.isfinite(out).all()

@@ -12,6 +12,7 @@ from engine_models_support import Model
 from engine_tiny_gguf import TinyModel, build_gguf
 
 from services.engine.kernels.native.build import supported_levels
+from services.engine.kernels.native.library import KV_FORMATS
 from services.engine.kernels.rounded_reference import RoundedReference
 from stagemesh.models.store import ModelFiles
 
@@ -87,9 +88,14 @@ def tiny(
     return build_gguf(folder, default_model_files.cache_dir, family, formats, {**SHAPE, **settings})
 
 
+@pytest.fixture(scope="module", params=KV_FORMATS)
+def kv_dtype(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def native(tiny: TinyModel) -> Model:
-    return Model(tiny.files, backend="native")
+def native(tiny: TinyModel, kv_dtype: str) -> Model:
+    return Model(tiny.files, backend="native", kv_dtype=kv_dtype)
 
 
 def test_the_file_holds_what_transformers_computes_with(tiny: TinyModel) -> None:
@@ -98,11 +104,11 @@ def test_the_file_holds_what_transformers_computes_with(tiny: TinyModel) -> None
 
 
 def test_logits_are_those_of_the_definition_and_near_those_of_transformers(
-    request: pytest.FixtureRequest, tiny: TinyModel, native: Model
+    request: pytest.FixtureRequest, tiny: TinyModel, native: Model, kv_dtype: str
 ) -> None:
     """The definition rounds alike: where no rounding falls the other way, only float32 is left. One that does, like
     the rounding as a whole, is 0.5 % of a standard deviation in each product, which the softmax makes more."""
-    found, defined = native.logits(SHORT), Model(tiny.files, kernels=RoundedReference()).logits(SHORT)
+    found, defined = native.logits(SHORT), Model(tiny.files, kernels=RoundedReference(kv_dtype)).logits(SHORT)
     spread = [tiny.logits(prompt).numpy().std() for prompt in SHORT]
     apart = [rms(one - other) / std for one, other, std in zip(found, defined, spread, strict=True)]
     rounded = [

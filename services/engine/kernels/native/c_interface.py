@@ -13,7 +13,7 @@ class CShape(Structure):
             (name, c_int32)
             for name in ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "ffn_size")
         ),
-        *((name, c_int32) for name in ("num_positions", "num_pages", "num_threads")),
+        *((name, c_int32) for name in ("num_positions", "num_pages", "num_threads", "kv_format")),
         ("rms_norm_eps", c_float),
     ]
 
@@ -62,7 +62,7 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_dequantize_row": (None, (c_void_p, c_int32, c_void_p)),
     "sm_matmul": (c_int32, (c_void_p, c_void_p, c_int32, c_void_p)),
     "sm_norm_quantize": (c_int32, (c_void_p, c_void_p, c_int32, c_int32, c_float, c_void_p, c_void_p)),
-    "sm_attend": (c_int32, (c_void_p,) * 3 + (c_int32,) * 6 + (c_void_p, c_int32, c_void_p)),
+    "sm_attend": (c_int32, (c_void_p,) * 3 + (c_int32,) * 7 + (c_void_p, c_int32, c_void_p)),
 }
 SAMPLING_SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_draw_tokens": (None, (POINTER(CDraw), c_int32, c_int32, c_void_p)),

@@ -40,7 +40,7 @@ Decoder::Decoder(const sm_shape& shape, const float* cos, const float* sin)
       pool_(shape.num_threads),
       cos_(cos, cos + size_t(shape.num_positions) * shape.head_dim / 2),
       sin_(sin, sin + size_t(shape.num_positions) * shape.head_dim / 2),
-      kv_(shape.num_pages, shape.num_layers, shape.num_kv_heads, shape.head_dim),
+      kv_(KvFormat(shape.kv_format), shape.num_pages, shape.num_layers, shape.num_kv_heads, shape.head_dim),
       scratch_(shape.num_threads) {
   for (WeightSet& weights : weight_sets_) weights.layers.resize(shape.num_layers);
 }
@@ -233,7 +233,7 @@ void Decoder::attend(int index, int thread) {
       if (batch_->sequences[end] != batch_->sequences[row]) break;
     for (int head = 0; head < kv_heads; ++head) {
       if (task++ % pool_.num_threads() != thread) continue;
-      const PageView view{kv_, batch_->pages + batch_->page_starts[batch_->sequences[row]], index, head};
+      const int32_t* pages = batch_->pages + batch_->page_starts[batch_->sequences[row]];
       Query tile[kTileQueries];
       int filled = 0;
       for (int at = 0; at < (end - row) * group; ++at) {
@@ -243,7 +243,7 @@ void Decoder::attend(int index, int thread) {
                           window == 0 ? 0 : std::max(0, batch_->positions[member] + 1 - window),
                           batch_->positions[member] + 1};
         if (filled == kTileQueries || at + 1 == (end - row) * group) {
-          ::attend(view, tile, filled, scratch_[thread].data(), max_tokens_);
+          ::attend(kv_, pages, index, head, tile, filled, scratch_[thread].data(), max_tokens_);
           filled = 0;
         }
       }

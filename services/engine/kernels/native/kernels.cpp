@@ -84,10 +84,10 @@ int32_t sm_norm_quantize(const float* x, const float* weight, int32_t num_rows, 
 }
 
 int32_t sm_attend(const float* q, const float* k, const float* v, int32_t num_rows, int32_t end, int32_t num_heads,
-                  int32_t num_kv_heads, int32_t head_dim, int32_t window, const int32_t* pages, int32_t num_pages,
-                  float* out) {
+                  int32_t num_kv_heads, int32_t head_dim, int32_t window, int32_t kv_format, const int32_t* pages,
+                  int32_t num_pages, float* out) {
   return status([&] {
-    KvPages kv(num_pages, 1, num_kv_heads, head_dim);
+    KvPages kv(KvFormat(kv_format), num_pages, 1, num_kv_heads, head_dim);
     for (int at = 0; at < end * num_kv_heads; ++at) {
       const int token = at / num_kv_heads, head = at % num_kv_heads;
       kv.write(pages[token / kPageTokens], token % kPageTokens, 0, head, k + size_t(at) * head_dim,
@@ -99,7 +99,7 @@ int32_t sm_attend(const float* q, const float* k, const float* v, int32_t num_ro
       const int head = at % num_heads / (num_heads / num_kv_heads), tokens = end - num_rows + at / num_heads + 1;
       const int first = window == 0 ? 0 : std::max(0, tokens - window);
       const Query query{q + size_t(at) * head_dim, out + size_t(at) * head_dim, first, tokens};
-      attend(PageView{kv, pages, 0, head}, &query, 1, scratch.data(), stride);
+      attend(kv, pages, 0, head, &query, 1, scratch.data(), stride);
     }
   });
 }

@@ -23,6 +23,7 @@ typedef struct sm_shape {
   int32_t num_positions; /* rows of the rotary tables */
   int32_t num_pages;     /* pages of 16 tokens */
   int32_t num_threads;
+  int32_t kv_format;     /* of the KV pages: 0 bfloat16, 1 int8 with a scale for each token and head */
   float rms_norm_eps;
 } sm_shape;
 
@@ -71,8 +72,8 @@ int32_t sm_norm_quantize(const float* x, const float* weight, int32_t num_rows, 
 /* q, out: [num_rows, heads, D]; k, v: [end, KV heads, D]; pages: [end / 16 up]; row i sees the tokens up to
  * end - num_rows + i, at most `window` of them, 0: all */
 int32_t sm_attend(const float* q, const float* k, const float* v, int32_t num_rows, int32_t end, int32_t num_heads,
-                  int32_t num_kv_heads, int32_t head_dim, int32_t window, const int32_t* pages, int32_t num_pages,
-                  float* out);
+                  int32_t num_kv_heads, int32_t head_dim, int32_t window, int32_t kv_format, const int32_t* pages,
+                  int32_t num_pages, float* out);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,7 @@ Int32s = npt.NDArray[np.int32]
 
 FORMATS: Mapping[str, int] = {"Q4_0": 0, "Q4_1": 1, "Q8_0": 2}
 """GGML type names of the weights that the kernels multiply with."""
+KV_FORMATS: Mapping[str, int] = {"bfloat16": 0, "int8": 1}
 BLOCK_ROWS = 16
 GROUP = 32
 MAX_WEIGHT_SETS = 4
@@ -105,6 +106,8 @@ class Shape:
     num_pages: int
     num_threads: int
     rms_norm_eps: float
+    kv_format: str = "bfloat16"
+    """Of KV_FORMATS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +157,7 @@ class Decoder:
         self._sets: dict[str, int] = {}
         cos, sin = _array(cos, np.float32), _array(sin, np.float32)
         assert cos.shape == sin.shape == (len(cos), shape.head_dim // 2), cos.shape
-        values = CShape(num_positions=len(cos), **vars(shape))
+        values = CShape(num_positions=len(cos), **{**vars(shape), "kv_format": KV_FORMATS[shape.kv_format]})
         self._handle = _made(self._c.sm_decoder_new(byref(values), cos.ctypes.data, sin.ctypes.data))
         _free_with(self, self._c.sm_decoder_free, self._handle)
 

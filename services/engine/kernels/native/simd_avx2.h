@@ -96,6 +96,11 @@ inline Floats load_bf16(const uint16_t* p) {
   return {widen(p), widen(p + 8)};
 }
 
+inline Floats load_int8(const int8_t* p) {
+  return to_floats({_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)),
+                    _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))});
+}
+
 // Values within [-128, 127].
 inline void store_bytes(int8_t* p, Ints a) {
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);

@@ -54,6 +54,10 @@ inline Floats load_bf16(const uint16_t* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
 }
 
+inline Floats load_int8(const int8_t* p) {
+  return to_floats({_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p))});
+}
+
 // Values within [-128, 127].
 inline void store_bytes(int8_t* p, Ints a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(a.v)); }
 
