@@ -25,7 +25,7 @@ def build_batch(items: Sequence[WorkItem]) -> StepBatch:
         token_ids += item.token_ids
         positions += range(item.start, item.row_end)
         slots += [table[at // PAGE_SIZE] * PAGE_SIZE + at % PAGE_SIZE for at in range(item.start, item.row_end)]
-        pages = torch.tensor(table[: num_pages_for(item.row_end)])
+        pages = torch.tensor(table[: num_pages_for(item.row_end)].tolist())
         spans.append(Span(row_start=row_start, row_end=len(token_ids), start=item.start, pages=pages))
         sample_rows += range(len(token_ids) - item.num_sampled, len(token_ids))
     return StepBatch(

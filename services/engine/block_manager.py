@@ -9,6 +9,7 @@ it stays zero and pads batches.
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -37,9 +38,12 @@ class Owner:
 
 @dataclass
 class PageTable:
-    """Pages of one sequence, in order, and the hashes of its leading full pages that are registered or reused."""
+    """Pages of one sequence, in order, and the hashes of its leading full pages that are registered or reused.
 
-    pages: list[int] = field(default_factory=list)
+    Pages lie as C's integers, so that a step's batch takes them by copying memory.
+    """
+
+    pages: array[int] = field(default_factory=lambda: array("i"))
     hashes: list[bytes] = field(default_factory=list)
 
 
@@ -149,7 +153,7 @@ class BlockManager:
                 self._free[page] = None
                 if entry.hash is None:
                     self._free.move_to_end(page, last=False)
-        table.pages.clear()
+        del table.pages[:]
         table.hashes.clear()
 
     def take_pages_to_zero(self) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +24,14 @@ from services.engine.measure import (
     bench_core,
     run_workload,
 )
+from services.engine.native_runner import NativeRunner
 from services.engine.threads import num_physical_cores
 from stagemesh.models.pull import pull
 from stagemesh.runtime.config import read_source
 from stagemesh.runtime.mesh_config import MeshConfig
 
+READ_PASSES = 20
+"""For each repeat; one takes milliseconds."""
 QUICK_TOKENS = 16
 """Prompt and output tokens of a request at most, when it must be quick."""
 
@@ -73,7 +77,7 @@ def measure_engine(options: EngineBenchOptions, on_progress: OnProgress) -> dict
         "repeats": 1 if options.quick else options.repeats,
         "quick": options.quick,
         **figures,
-        "read_rate_fraction": _read_rate_fraction(model, figures["decode_tok_s"]),
+        "read_rate_fraction": _read_rate_fraction(model, figures["decode_tok_s"], options.repeats),
         "peak_rss_mb": peak_rss_mb(),
     }
 
@@ -103,6 +107,16 @@ def _median(core: EngineCore, options: EngineBenchOptions, case: list[Any], on_p
     return round(statistics.median(speeds), 2)
 
 
-def _read_rate_fraction(model: LoadedModel, decode_tok_s: float) -> float | None:
+def _read_rate_fraction(model: LoadedModel, decode_tok_s: float, repeats: int) -> float | None:
     """How near decoding is to reading the packed weights once a token; None where the backend has no such pass."""
-    return None
+    runner = model.runner
+    if not isinstance(runner, NativeRunner):
+        return None
+    read_s = [_timed(runner.read_pass) for _ in range(READ_PASSES * repeats)]
+    return round(statistics.median(read_s) * decode_tok_s, 3)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started_s = time.perf_counter()
+    work()
+    return time.perf_counter() - started_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from ctypes import byref
@@ -24,6 +25,8 @@ FORMATS: Mapping[str, int] = {"Q4_0": 0, "Q4_1": 1, "Q8_0": 2}
 KV_FORMATS: Mapping[str, int] = {"bfloat16": 0, "int8": 1}
 BLOCK_ROWS = 16
 GROUP = 32
+ONE_REFERENCE = 2
+"""What `sys.getrefcount` says of an object that only an attribute refers to: its argument counts as well."""
 MAX_WEIGHT_SETS = 4
 
 
@@ -155,6 +158,7 @@ class Decoder:
         self._num_positions = len(cos)
         self._matrices: list[Matrix] = []  # the C side keeps pointers to them
         self._sets: dict[str, int] = {}
+        self._logits = np.empty(0, dtype=np.float32)
         cos, sin = _array(cos, np.float32), _array(sin, np.float32)
         assert cos.shape == sin.shape == (len(cos), shape.head_dim // 2), cos.shape
         values = CShape(num_positions=len(cos), **{**vars(shape), "kv_format": KV_FORMATS[shape.kv_format]})
@@ -196,16 +200,19 @@ class Decoder:
         weight_set = 0 if weights is None else self._sets[weights]
         assert int(batch.positions.max()) < self._num_positions, "a position beyond the rotary tables"
         assert int(batch.pages.max()) < self._shape.num_pages, "a page beyond the pool"
-        logits = np.empty((len(batch.sample_rows), self._head_rows), dtype=np.float32)
-        arrays = {name: _array(value, np.int32) for name, value in vars(batch).items()}
-        values = CBatch(
-            num_rows=len(batch.token_ids),
-            num_samples=len(batch.sample_rows),
-            **{name: array.ctypes.data for name, array in arrays.items()},
-        )
+        logits = self._room_for_logits(len(batch.sample_rows))
+        arrays = [_array(values, np.int32) for values in vars(batch).values()]
+        values = CBatch(len(batch.token_ids), len(batch.sample_rows), *(array.ctypes.data for array in arrays))
         times = None if seconds is None else seconds.ctypes.data
         _check(self._c.sm_decoder_step(self._handle, weight_set, byref(values), logits.ctypes.data, times))
         return logits
+
+    def _room_for_logits(self, num_samples: int) -> Floats:
+        """Memory of an earlier step, once nobody holds a view of it: new pages cost as much as the head's work."""
+        size = num_samples * self._head_rows
+        if self._logits.size < size or sys.getrefcount(self._logits) > ONE_REFERENCE:
+            self._logits = np.empty(size, dtype=np.float32)
+        return self._logits[:size].reshape(num_samples, self._head_rows)
 
     def read_pass(self, weights: str | None = None) -> int:
         """Read what a step of one row reads of the weights, and compute nothing. Returns the number of bytes.
