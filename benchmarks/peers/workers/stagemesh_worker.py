@@ -1,51 +1,37 @@
-"""Stagemesh's engine core in process on the native kernels. Arguments: threads."""
+"""Stagemesh's engine core in process on the native kernels, one token a step. Arguments: threads."""
 
 from __future__ import annotations
 
 import sys
 
-from worker_loop import OnTokens, serve
+from worker_loop import Case, answer_cases
 
 from benchmarks.peers.checkpoint import default_model
-from services.engine.block_manager import Owner
 from services.engine.config import EngineConfig
-from services.engine.core import CoreLimits, EngineCore
 from services.engine.engine import load_model
-from services.engine.sampling_params import SamplingParams
-from services.engine.sequence import Sequence
-from services.engine.vocabulary import Vocabulary
-
-MAX_RUNNING = 64
+from services.engine.measure import Speed, Workload, bench_core, run_workload
 
 
 def main() -> None:
-    model = load_model(default_model(), EngineConfig(threads=int(sys.argv[1]), backend="native"))
-    limits = CoreLimits(
-        num_pages=model.num_pages,
-        max_running=MAX_RUNNING,
-        prefill_chunk_size=512,
-        max_step_ms=0,
-        stage_sample_interval=16,
-    )
-    core = EngineCore(model.runner, Vocabulary(model.tokenizer.all_token_bytes, frozenset(), frozenset()), limits)
+    core = bench_core(load_model(default_model(), EngineConfig(threads=int(sys.argv[1]), backend="native")))
 
-    def run(prompts: list[list[int]], num_output: int, on_tokens: OnTokens) -> None:
-        for number, prompt in enumerate(prompts):
-            core.add(
-                Sequence(
-                    sequence_id=str(number),
-                    owner=Owner("bench", b""),
-                    tokens=list(prompt),
-                    num_prompt=len(prompt),
-                    num_delivered=0,
-                    params=SamplingParams(temperature=0.0, ignore_eos=True),
-                    max_total_tokens=len(prompt) + num_output,
-                )
-            )
-        while core.has_work():
-            on_tokens(sum(len(update.tokens) for update in core.step().updates))
+    def measure(case: Case, number: int) -> tuple[int, float]:
+        workload = Workload(
+            num_sequences=case["num_requests"], num_prompt=case["num_prompt"], num_output=case["num_output"]
+        )
+        return counted(case["counts"], workload, run_workload(core, workload))
 
-    serve(run)
+    answer_cases(measure)
+
+
+def counted(counts: str, workload: Workload, speed: Speed) -> tuple[int, float]:
+    """Tokens and seconds of what the case counts."""
+    tokens, rate = {
+        "decode": (workload.num_sequences * (workload.num_output - 1), speed.decode_tok_s),
+        "prefill": (workload.num_sequences * workload.num_prompt, speed.prefill_tok_s),
+        "output": (workload.num_sequences * workload.num_output, speed.output_tok_s),
+    }[counts]
+    return tokens, tokens / rate
 
 
 if __name__ == "__main__":

@@ -15,6 +15,13 @@ FIRST_TOKEN = 100
 """Below it lie control tokens."""
 
 
+Case = dict[str, Any]
+"""The fields of `case.Case`."""
+
+MeasureCase = Callable[[Case, int], tuple[int, float]]
+"""The case, and the number of the run; gives tokens and seconds."""
+
+
 class OnTokens(Protocol):
     def __call__(self, count: int) -> None: ...
 
@@ -24,16 +31,22 @@ Run = Callable[[list[list[int]], int, OnTokens], None]
 
 
 def serve(run: Run) -> None:
-    """Answer on the pipe that we were given until stdin ends."""
-    answers = os.fdopen(int(os.environ["ANSWERS_FD"]), "w", buffering=1)
+    """Warm up, then measure each case with `run`."""
     run(prompts(0, 2, 16), 4, lambda count: None)  # what is done once is not measured
-    answers.write(json.dumps({"ready": True}) + "\n")
-    for number, line in enumerate(sys.stdin, start=1):
-        case = json.loads(line)
-        answers.write(json.dumps(measure(run, case, number)) + "\n")
+    answer_cases(lambda case, number: measure(run, case, number))
 
 
-def measure(run: Run, case: dict[str, Any], number: int) -> dict[str, float]:
+def answer_cases(measure_case: MeasureCase) -> None:
+    """Answer cases from stdin on the pipe that we were given, until stdin ends."""
+    with os.fdopen(int(os.environ["ANSWERS_FD"]), "w", buffering=1) as answers:
+        answers.write(json.dumps({"ready": True}) + "\n")
+        for number, line in enumerate(sys.stdin, start=1):
+            tokens, seconds = measure_case(json.loads(line), number)
+            answer = {"tokens": tokens, "seconds": seconds, "peak_rss_mb": peak_rss_mb()}
+            answers.write(json.dumps(answer) + "\n")
+
+
+def measure(run: Run, case: Case, number: int) -> tuple[int, float]:
     """Tokens and seconds of one run. Raises RuntimeError when the engine gave another number of tokens."""
     texts = prompts(number, case["num_requests"], case["num_prompt"])
     tokens, first_s, first_tokens = 0, 0.0, 0
@@ -50,12 +63,11 @@ def measure(run: Run, case: dict[str, Any], number: int) -> dict[str, float]:
     expected = case["num_requests"] * case["num_output"]
     if tokens != expected:
         raise RuntimeError(f"{tokens} tokens instead of {expected}")
-    counted, seconds = {
+    return {
         "decode": (tokens - first_tokens, ended_s - first_s),
         "prefill": (case["num_requests"] * case["num_prompt"], first_s - started_s),
         "output": (tokens, ended_s - started_s),
     }[case["counts"]]
-    return {"tokens": counted, "seconds": seconds, "peak_rss_mb": peak_rss_mb()}
 
 
 def prompts(number: int, num_requests: int, num_prompt: int) -> list[list[int]]:
