@@ -1,22 +1,37 @@
 // Rows of activations in 8 bits, one scale for each group of 32; and the norm that precedes them.
+//
+// Rows lie in tiles of kTileRows that a matmul reads together: of each four columns, first those of the tile's first row,
+// then those of its second, and so on. One pointer walks through a whole tile.
 #pragma once
 #include <cmath>
 
 #include "packed_matrix.h"
 
+constexpr int kQuads = kGroup / 4;  // four columns at a time
+
 struct Activations {
   int groups = 0;
-  Buffer<int8_t> values;   // [rows, 32 × groups]
-  Buffer<float> scales;    // [rows, groups]
-  Buffer<int32_t> totals;  // [rows, groups]: sum of the values
-  Buffer<float> sums;      // [rows, groups]: scale × total, what a weight's minimum is multiplied by
+  Buffer<int8_t> values;   // [tiles, groups, kQuads, kTileRows, 4]
+  Buffer<float> scales;    // [tiles, groups, kTileRows]
+  Buffer<int32_t> totals;  // [tiles, groups, kTileRows]: sum of the values
+  Buffer<float> sums;      // [tiles, groups, kTileRows]: scale × total, what a weight's minimum is multiplied by
 
   void reserve(int rows, int cols) {
     groups = cols / kGroup;
-    values.reserve(size_t(rows) * cols);
-    scales.reserve(size_t(rows) * groups);
-    totals.reserve(size_t(rows) * groups);
-    sums.reserve(size_t(rows) * groups);
+    const size_t count = size_t(rows + simd::kTileRows - 1) / simd::kTileRows * simd::kTileRows * groups;
+    values.reserve(count * kGroup);
+    scales.reserve(count);
+    totals.reserve(count);
+    sums.reserve(count);
+  }
+
+  // Where a group of a row has its scale, total and sum.
+  size_t at(int row, int group) const {
+    return (size_t(row / simd::kTileRows) * groups + group) * simd::kTileRows + row % simd::kTileRows;
+  }
+  int8_t* quad(int row, int group, int index) {
+    const size_t tile_group = size_t(row / simd::kTileRows) * groups + group;
+    return values.data() + ((tile_group * kQuads + index) * simd::kTileRows + row % simd::kTileRows) * 4;
   }
 };
 
@@ -26,10 +41,11 @@ inline void quantize_group(const float* x, Activations& out, int row, int group)
   const float largest = simd::largest(simd::max(simd::abs(a), simd::abs(b)));
   const simd::Floats inverse = simd::splat(largest > 0 ? 127.0f / largest : 0.0f);
   const simd::Ints low = simd::to_ints(a * inverse), high = simd::to_ints(b * inverse);
-  int8_t* values = out.values.data() + (size_t(row) * out.groups + group) * kGroup;
+  int8_t values[kGroup];
   simd::store_bytes(values, low);
   simd::store_bytes(values + 16, high);
-  const size_t at = size_t(row) * out.groups + group;
+  for (int i = 0; i < kQuads; ++i) std::memcpy(out.quad(row, group, i), values + 4 * i, 4);
+  const size_t at = out.at(row, group);
   out.scales[at] = largest / 127.0f;
   out.totals[at] = simd::sum(low + high);
   out.sums[at] = out.scales[at] * float(out.totals[at]);

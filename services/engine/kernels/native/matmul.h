@@ -5,90 +5,39 @@
 #pragma once
 #include <algorithm>
 
-#include "activations.h"
+#include "matmul_quantized.h"
 
-// Far enough ahead that memory answers in time when a single row reads the weights once.
-constexpr size_t kPrefetchBytes = 3072;
-
-inline void prefetch_ahead(const uint8_t* block, size_t num_bytes) {
-  for (size_t at = 0; at < num_bytes; at += 64) simd::prefetch(block + kPrefetchBytes + at);
-}
-
-// 16 outputs for each of M rows of activations from `row` on.
-template <int M>
-inline void multiply_int4(const PackedMatrix& w, int index, const Activations& x, int row, simd::Floats* out) {
-  for (int m = 0; m < M; ++m) out[m] = simd::splat(0);
-  const uint8_t* block = w.block(index, 0);
-  for (int group = 0; group < w.groups(); ++group, block += PackedMatrix::kInt4Block) {
-    prefetch_ahead(block, PackedMatrix::kInt4Block);
-    simd::NibbleDot dots[M];
-    const int8_t* values = x.values.data() + (size_t(row) * x.groups + group) * kGroup;
-#pragma GCC unroll 4
-    for (int z = 0; z < 4; ++z) {
-      simd::Nibbles low, high;
-      simd::load_nibbles(block + 64 * z, low, high);
-#pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) dots[m].add(low, values + size_t(m) * x.groups * kGroup + 8 * z);
-#pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) dots[m].add(high, values + size_t(m) * x.groups * kGroup + 8 * z + 4);
-    }
-    const simd::Floats scale = simd::load_half((const uint16_t*)(block + 256));
-    const simd::Floats minimum = simd::load_half((const uint16_t*)(block + 288));
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) {
-      const size_t at = size_t(row + m) * x.groups + group;
-      out[m] = simd::fma(dots[m].total(), scale * simd::splat(x.scales[at]), out[m]);
-      out[m] = simd::fma(minimum, simd::splat(x.sums[at]), out[m]);
-    }
-  }
-}
-
-template <int M>
-inline void multiply_int8(const PackedMatrix& w, int index, const Activations& x, int row, simd::Floats* out) {
-  for (int m = 0; m < M; ++m) out[m] = simd::splat(0);
-  const uint8_t* block = w.block(index, 0);
-  for (int group = 0; group < w.groups(); ++group, block += PackedMatrix::kInt8Block) {
-    prefetch_ahead(block, PackedMatrix::kInt8Block);
-    simd::ByteDot dots[M];
-    const int8_t* values = x.values.data() + (size_t(row) * x.groups + group) * kGroup;
-#pragma GCC unroll 8
-    for (int z = 0; z < 8; ++z) {
-      const simd::Bytes weights = simd::load_bytes(block + 64 * z);
-#pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) dots[m].add(weights, values + size_t(m) * x.groups * kGroup + 4 * z);
-    }
-    const simd::Floats scale = simd::load_half((const uint16_t*)(block + 512));
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) {
-      const size_t at = size_t(row + m) * x.groups + group;
-      out[m] = simd::fma(dots[m].total(x.totals[at]), scale * simd::splat(x.scales[at]), out[m]);
-    }
-  }
-}
-
-template <int M>
-inline void multiply(const PackedMatrix& w, int index, const Activations& x, int row, simd::Floats* out) {
-  w.is_int4() ? multiply_int4<M>(w, index, x, row, out) : multiply_int8<M>(w, index, x, row, out);
-}
-
-// The same for a number of rows known at run time, at most kTileRows.
+// Row block `index` for `count` rows of activations from `row` on, the first of a tile; count ≤ kTileRows. `panel` is the
+// unpacked block, or null.
 template <int M = simd::kTileRows>
-inline void multiply_rows(const PackedMatrix& w, int index, const Activations& x, int row, int count, simd::Floats* out) {
-  if constexpr (M == 1) {
-    multiply<1>(w, index, x, row, out);
-  } else {
-    count == M ? multiply<M>(w, index, x, row, out) : multiply_rows<M - 1>(w, index, x, row, count, out);
+inline void multiply_tile(const PackedMatrix& w, int index, const Panel* panel, const Activations& x, int row, int count,
+                          simd::Floats* out) {
+  if constexpr (M > 1) {
+    if (count < M) return multiply_tile<M - 1>(w, index, panel, x, row, count, out);
   }
+  if (panel != nullptr) multiply_int4<M>(*panel, x, row, out);
+  else if (w.is_int4()) multiply_int4<M>(w, index, x, row, out);
+  else multiply_int8<M>(w, index, x, row, out);
 }
 
-// Row blocks [begin, end) for rows [0, num_rows) of activations; `emit(block, row, 16 outputs)`.
-template <class Emit>
-inline void matmul(const PackedMatrix& w, const Activations& x, int num_rows, int begin, int end, Emit emit) {
-  simd::Floats out[simd::kTileRows];
-  for (int index = begin; index < end; ++index)
-    for (int row = 0; row < num_rows; row += simd::kTileRows) {
-      const int count = std::min(simd::kTileRows, num_rows - row);
-      multiply_rows(w, index, x, row, count, out);
-      for (int m = 0; m < count; ++m) emit(index, row + m, out[m]);
+// Blocks [kBlocks × begin, kBlocks × end) for rows [0, num_rows) of activations; a step takes kBlocks of them:
+// `emit(step, row, out)` with 16 outputs of each, out[0] to out[kBlocks - 1].
+template <int kBlocks, class Emit>
+inline void matmul(const PackedMatrix& w, const Activations& x, int num_rows, int begin, int end, Panel* panels, Emit emit) {
+  constexpr int kTile = simd::kTileRows;
+  const bool unpacks = num_rows > kTile && w.is_int4();
+  simd::Floats out[kBlocks][kTile], sixteen[kBlocks];
+  for (int step = begin; step < end; ++step) {
+    if (unpacks)
+      for (int b = 0; b < kBlocks; ++b) panels[b].unpack(w, kBlocks * step + b);
+    for (int row = 0; row < num_rows; row += kTile) {
+      const int count = std::min(kTile, num_rows - row);
+      for (int b = 0; b < kBlocks; ++b)
+        multiply_tile(w, kBlocks * step + b, unpacks ? panels + b : nullptr, x, row, count, out[b]);
+      for (int m = 0; m < count; ++m) {
+        for (int b = 0; b < kBlocks; ++b) sixteen[b] = out[b][m];
+        emit(step, row + m, sixteen);
+      }
     }
+  }
 }

@@ -7,7 +7,7 @@
 
 namespace simd {
 
-constexpr int kTileRows = 4;  // rows of activations that share one unpacked weight block
+constexpr int kTileRows = 4;  // rows of activations that share one load of weights
 
 struct Floats { __m256 lo, hi; };
 struct Ints { __m256i lo, hi; };
@@ -118,6 +118,15 @@ inline void load_nibbles(const uint8_t* p, Nibbles& low, Nibbles& high) {
   high = {_mm256_and_si256(_mm256_srli_epi16(lo, 4), mask), _mm256_and_si256(_mm256_srli_epi16(hi, 4), mask)};
 }
 
+// The same weights after unpacking: 64 bytes.
+inline Nibbles load_unpacked(const uint8_t* p) {
+  return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 32))};
+}
+inline void store_unpacked(uint8_t* p, Nibbles a) {
+  _mm256_storeu_si256((__m256i*)p, a.lo);
+  _mm256_storeu_si256((__m256i*)(p + 32), a.hi);
+}
+
 inline Bytes load_bytes(const uint8_t* p) {
   const __m256i lo = _mm256_loadu_si256((const __m256i*)p), hi = _mm256_loadu_si256((const __m256i*)(p + 32));
   return {lo, hi, _mm256_abs_epi8(lo), _mm256_abs_epi8(hi)};
@@ -129,35 +138,56 @@ inline __m256i splat_four(const int8_t* activations) {
   return _mm256_set1_epi32(four);
 }
 
-// Sum over a group of 32 of 4-bit weights × 8-bit activations for 16 rows. A 16-bit lane takes 16 products of at most
-// 15 × 127, which cannot overflow.
-struct NibbleDot {
-  __m256i lo = _mm256_setzero_si256(), hi = _mm256_setzero_si256();
+// Sums over a group of 32 of 4-bit weights × 8-bit activations: 16 rows of weights × M rows of activations. A 16-bit lane
+// takes 16 products of at most 15 × 127, which cannot overflow.
+template <int M>
+struct NibbleDots {
+  __m256i lo[M], hi[M];
 
-  void add(const Nibbles& weights, const int8_t* activations) {
-    const __m256i four = splat_four(activations);
-    lo = _mm256_add_epi16(lo, _mm256_maddubs_epi16(weights.lo, four));
-    hi = _mm256_add_epi16(hi, _mm256_maddubs_epi16(weights.hi, four));
+  NibbleDots() {
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) lo[m] = hi[m] = _mm256_setzero_si256();
   }
 
-  Floats total() const {
+  // quads: four activations of each row
+  void add(const Nibbles& weights, const int8_t* quads) {
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) {
+      const __m256i four = splat_four(quads + 4 * m);
+      lo[m] = _mm256_add_epi16(lo[m], _mm256_maddubs_epi16(weights.lo, four));
+      hi[m] = _mm256_add_epi16(hi[m], _mm256_maddubs_epi16(weights.hi, four));
+    }
+  }
+
+  Ints sum(int m) const {
     const __m256i ones = _mm256_set1_epi16(1);
-    return to_floats({_mm256_madd_epi16(lo, ones), _mm256_madd_epi16(hi, ones)});
+    return {_mm256_madd_epi16(lo[m], ones), _mm256_madd_epi16(hi[m], ones)};
   }
 };
 
 // The same for 8-bit weights: |weight| × (activation with the weight's sign), since one operand must be unsigned.
-struct ByteDot {
-  Ints acc = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+template <int M>
+struct ByteDots {
+  __m256i lo[M], hi[M];
 
-  void add(const Bytes& weights, const int8_t* activations) {
-    const __m256i four = splat_four(activations), ones = _mm256_set1_epi16(1);
-    const __m256i lo = _mm256_maddubs_epi16(weights.abs_lo, _mm256_sign_epi8(four, weights.lo));
-    const __m256i hi = _mm256_maddubs_epi16(weights.abs_hi, _mm256_sign_epi8(four, weights.hi));
-    acc = acc + Ints{_mm256_madd_epi16(lo, ones), _mm256_madd_epi16(hi, ones)};
+  ByteDots() {
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) lo[m] = hi[m] = _mm256_setzero_si256();
   }
 
-  Floats total(int32_t /*activation_sum*/) const { return to_floats(acc); }
+  void add(const Bytes& weights, const int8_t* quads) {
+    const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) {
+      const __m256i four = splat_four(quads + 4 * m);
+      const __m256i low = _mm256_maddubs_epi16(weights.abs_lo, _mm256_sign_epi8(four, weights.lo));
+      const __m256i high = _mm256_maddubs_epi16(weights.abs_hi, _mm256_sign_epi8(four, weights.hi));
+      lo[m] = _mm256_add_epi32(lo[m], _mm256_madd_epi16(low, ones));
+      hi[m] = _mm256_add_epi32(hi[m], _mm256_madd_epi16(high, ones));
+    }
+  }
+
+  Ints sum(int m, int32_t /*total of the activations*/) const { return {lo[m], hi[m]}; }
 };
 
 inline void pause() { _mm_pause(); }

@@ -7,7 +7,7 @@
 
 namespace simd {
 
-constexpr int kTileRows = 8;  // rows of activations that share one unpacked weight block
+constexpr int kTileRows = 8;  // rows of activations that share one load of weights
 
 struct Floats { __m512 v; };
 struct Ints { __m512i v; };
@@ -71,6 +71,10 @@ inline void load_nibbles(const uint8_t* p, Nibbles& low, Nibbles& high) {
   high = {_mm512_and_si512(_mm512_srli_epi16(both, 4), mask)};
 }
 
+// The same weights after unpacking: 64 bytes.
+inline Nibbles load_unpacked(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+inline void store_unpacked(uint8_t* p, Nibbles a) { _mm512_storeu_si512(p, a.v); }
+
 inline Bytes load_bytes(const uint8_t* p) {
   return {_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8((char)0x80))};
 }
@@ -81,24 +85,43 @@ inline __m512i splat_four(const int8_t* activations) {
   return _mm512_set1_epi32(four);
 }
 
-// Sum over a group of 32 of 4-bit weights × 8-bit activations for 16 rows.
-struct NibbleDot {
-  __m512i acc = _mm512_setzero_si512();
+// Sums over a group of 32 of 4-bit weights × 8-bit activations: 16 rows of weights × M rows of activations.
+template <int M>
+struct NibbleDots {
+  __m512i acc[M];
 
-  void add(const Nibbles& weights, const int8_t* activations) {
-    acc = _mm512_dpbusd_epi32(acc, weights.v, splat_four(activations));
+  NibbleDots() {
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) acc[m] = _mm512_setzero_si512();
   }
-  Floats total() const { return to_floats({acc}); }
+
+  // quads: four activations of each row
+  void add(const Nibbles& weights, const int8_t* quads) {
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) acc[m] = _mm512_dpbusd_epi32(acc[m], weights.v, splat_four(quads + 4 * m));
+  }
+
+  Ints sum(int m) const { return {acc[m]}; }
 };
 
 // The same for 8-bit weights; what the 128 on each weight adds is taken off at the end.
-struct ByteDot {
-  __m512i acc = _mm512_setzero_si512();
+template <int M>
+struct ByteDots {
+  __m512i acc[M];
 
-  void add(const Bytes& weights, const int8_t* activations) {
-    acc = _mm512_dpbusd_epi32(acc, weights.v, splat_four(activations));
+  ByteDots() {
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) acc[m] = _mm512_setzero_si512();
   }
-  Floats total(int32_t activation_sum) const { return to_floats(Ints{acc} + Ints{_mm512_set1_epi32(-128 * activation_sum)}); }
+
+  void add(const Bytes& weights, const int8_t* quads) {
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) acc[m] = _mm512_dpbusd_epi32(acc[m], weights.v, splat_four(quads + 4 * m));
+  }
+
+  Ints sum(int m, int32_t activation_total) const {
+    return {_mm512_add_epi32(acc[m], _mm512_set1_epi32(-128 * activation_total))};
+  }
 };
 
 inline void pause() { _mm_pause(); }
