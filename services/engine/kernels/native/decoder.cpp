@@ -109,7 +109,7 @@ void Decoder::reserve(const sm_batch& batch) {
   int longest = 0;
   for (int row = 0; row < batch.num_rows; ++row) longest = std::max(longest, batch.positions[row] + 1);
   max_tokens_ = size_t(longest + kPageTokens - 1) / kPageTokens * kPageTokens;
-  for (Buffer<float>& scratch : scratch_) scratch.reserve(kTileQueries * max_tokens_);
+  for (Scratch& scratch : scratch_) scratch.scores.reserve(kTileQueries * max_tokens_);
 }
 
 void Decoder::run_stages(int thread, Clock& clock) {
@@ -157,7 +157,8 @@ void Decoder::head_stages(int thread, Clock& clock) {
   clock.meet(kNorm);
   const PackedMatrix& head = *weights_->head;
   const Share blocks = share(head.num_blocks(), thread);
-  matmul(head, hidden_, batch_->num_samples, blocks.begin, blocks.end, [&](int block, int row, simd::Floats sixteen) {
+  matmul(head, hidden_, batch_->num_samples, blocks.begin, blocks.end, scratch_[thread].matmul,
+         [&](int block, int row, simd::Floats sixteen) {
     simd::store(logits_ + size_t(row) * head.rows() + block * kBlockRows, sixteen);
   });
   clock.meet(kSample);
@@ -183,7 +184,8 @@ void Decoder::quantize(const float* rows, int cols, Activations& out, int thread
 void Decoder::project(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, float* out,
                       int thread) {
   const Share blocks = share(w.num_blocks(), thread);
-  matmul(w, x, batch_->num_rows, blocks.begin, blocks.end, [&](int block, int row, simd::Floats sixteen) {
+  matmul(w, x, batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
+         [&](int block, int row, simd::Floats sixteen) {
     if (!bias.empty()) sixteen = sixteen + simd::load(bias.data() + block * kBlockRows);
     simd::store(out + size_t(row) * w.rows() + block * kBlockRows, sixteen);
   });
@@ -192,7 +194,8 @@ void Decoder::project(const PackedMatrix& w, const Activations& x, const std::ve
 void Decoder::project_onto_rows(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias,
                                 int thread) {
   const Share blocks = share(w.num_blocks(), thread);
-  matmul(w, x, batch_->num_rows, blocks.begin, blocks.end, [&](int block, int row, simd::Floats sixteen) {
+  matmul(w, x, batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
+         [&](int block, int row, simd::Floats sixteen) {
     float* at = x_.data() + size_t(row) * shape_.hidden_size + block * kBlockRows;
     if (!bias.empty()) sixteen = sixteen + simd::load(bias.data() + block * kBlockRows);
     simd::store(at, simd::load(at) + sixteen);
@@ -243,7 +246,7 @@ void Decoder::attend(int index, int thread) {
                           window == 0 ? 0 : std::max(0, batch_->positions[member] + 1 - window),
                           batch_->positions[member] + 1};
         if (filled == kTileQueries || at + 1 == (end - row) * group) {
-          ::attend(kv_, pages, index, head, tile, filled, scratch_[thread].data(), max_tokens_);
+          ::attend(kv_, pages, index, head, tile, filled, scratch_[thread].scores.data(), max_tokens_);
           filled = 0;
         }
       }
@@ -254,15 +257,9 @@ void Decoder::attend(int index, int thread) {
 // SiLU(gate) × up. The packed matrix alternates: 16 rows of gate, the same 16 rows of up.
 void Decoder::gated(const Layer& layer, int thread) {
   const Share blocks = share(layer.gate_up->num_blocks() / 2, thread);
-  simd::Floats gate[simd::kTileRows], up[simd::kTileRows];
-  for (int block = blocks.begin; block < blocks.end; ++block)
-    for (int row = 0; row < batch_->num_rows; row += simd::kTileRows) {
-      const int count = std::min(simd::kTileRows, batch_->num_rows - row);
-      multiply_rows(*layer.gate_up, 2 * block, hidden_, row, count, gate);
-      multiply_rows(*layer.gate_up, 2 * block + 1, hidden_, row, count, up);
-      for (int m = 0; m < count; ++m) {
-        const simd::Floats silu = gate[m] / (simd::splat(1.0f) + simd::exp(simd::splat(0) - gate[m]));
-        simd::store(gated_.data() + size_t(row + m) * shape_.ffn_size + block * kBlockRows, silu * up[m]);
-      }
-    }
+  matmul_pairs(*layer.gate_up, hidden_, batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
+               [&](int block, int row, simd::Floats gate, simd::Floats up) {
+    const simd::Floats silu = gate / (simd::splat(1.0f) + simd::exp(simd::splat(0) - gate));
+    simd::store(gated_.data() + size_t(row) * shape_.ffn_size + block * kBlockRows, silu * up);
+  });
 }

@@ -39,6 +39,10 @@ class Decoder {
     std::vector<float> norm;
   };
   class Clock;
+  struct Scratch {
+    Buffer<float> scores;  // of attention
+    MatmulScratch matmul;
+  };
 
   // Every stage is run by all threads at once; `thread` takes its share.
   void run_stages(int thread, Clock& clock);
@@ -79,7 +83,7 @@ class Decoder {
   Buffer<float> attended_;  // [N, heads × D]
   Buffer<float> gated_;     // [N, F]
   Activations hidden_, attended_q_, gated_q_;
-  std::vector<Buffer<float>> scratch_;  // attention scores, by thread
+  std::vector<Scratch> scratch_;        // by thread
   std::atomic<int64_t> read_{0};        // keeps the compiler from leaving out a read pass
   size_t max_tokens_ = 0;               // the longest sequence of the step, in whole pages
 };

@@ -66,7 +66,8 @@ int32_t sm_matmul(const sm_matrix* m, const float* x, int32_t num_rows, float* o
     Activations quantized;
     quantized.reserve(num_rows, w.groups() * kGroup);
     for (int row = 0; row < num_rows; ++row) quantize_row(x + size_t(row) * w.groups() * kGroup, quantized, row);
-    matmul(w, quantized, num_rows, 0, w.num_blocks(), [&](int block, int row, simd::Floats sixteen) {
+    MatmulScratch scratch;
+    matmul(w, quantized, num_rows, 0, w.num_blocks(), scratch, [&](int block, int row, simd::Floats sixteen) {
       simd::store(out + size_t(row) * w.rows() + block * kBlockRows, sixteen);
     });
   });
@@ -78,8 +79,11 @@ int32_t sm_norm_quantize(const float* x, const float* weight, int32_t num_rows, 
     Activations quantized;
     quantized.reserve(num_rows, cols);
     for (int row = 0; row < num_rows; ++row) norm_quantize_row(x + size_t(row) * cols, weight, eps, quantized, row);
-    std::copy_n(quantized.values.data(), size_t(num_rows) * cols, values);
-    std::copy_n(quantized.scales.data(), size_t(num_rows) * cols / kGroup, scales);
+    for (int at = 0; at < num_rows * quantized.groups; ++at) {
+      const int row = at / quantized.groups, group = at % quantized.groups;
+      scales[at] = quantized.scales[quantized.at(row, group)];
+      for (int i = 0; i < kQuads; ++i) std::memcpy(values + at * kGroup + 4 * i, quantized.quad(row, group, i), 4);
+    }
   });
 }
 

@@ -20,24 +20,44 @@ inline void multiply_tile(const PackedMatrix& w, int index, const Panel* panel, 
   else multiply_int8<M>(w, index, x, row, out);
 }
 
-// Blocks [kBlocks × begin, kBlocks × end) for rows [0, num_rows) of activations; a step takes kBlocks of them:
-// `emit(step, row, out)` with 16 outputs of each, out[0] to out[kBlocks - 1].
+// Memory that one thread multiplies with.
+struct MatmulScratch {
+  Panel panels[2];
+};
+
+// `kBlocks` row blocks from `kBlocks × index` on: `emit(row, out)`, out[b] being the 16 outputs of the b-th.
 template <int kBlocks, class Emit>
-inline void matmul(const PackedMatrix& w, const Activations& x, int num_rows, int begin, int end, Panel* panels, Emit emit) {
+inline void multiply_blocks(const PackedMatrix& w, int index, const Activations& x, int num_rows, MatmulScratch& scratch,
+                            Emit emit) {
   constexpr int kTile = simd::kTileRows;
   const bool unpacks = num_rows > kTile && w.is_int4();
-  simd::Floats out[kBlocks][kTile], sixteen[kBlocks];
-  for (int step = begin; step < end; ++step) {
-    if (unpacks)
-      for (int b = 0; b < kBlocks; ++b) panels[b].unpack(w, kBlocks * step + b);
-    for (int row = 0; row < num_rows; row += kTile) {
-      const int count = std::min(kTile, num_rows - row);
-      for (int b = 0; b < kBlocks; ++b)
-        multiply_tile(w, kBlocks * step + b, unpacks ? panels + b : nullptr, x, row, count, out[b]);
-      for (int m = 0; m < count; ++m) {
-        for (int b = 0; b < kBlocks; ++b) sixteen[b] = out[b][m];
-        emit(step, row + m, sixteen);
-      }
+  if (unpacks)
+    for (int b = 0; b < kBlocks; ++b) scratch.panels[b].unpack(w, kBlocks * index + b);
+  simd::Floats tile[kBlocks][kTile], out[kBlocks];
+  for (int row = 0; row < num_rows; row += kTile) {
+    const int count = std::min(kTile, num_rows - row);
+    for (int b = 0; b < kBlocks; ++b)
+      multiply_tile(w, kBlocks * index + b, unpacks ? &scratch.panels[b] : nullptr, x, row, count, tile[b]);
+    for (int m = 0; m < count; ++m) {
+      for (int b = 0; b < kBlocks; ++b) out[b] = tile[b][m];
+      emit(row + m, out);
     }
   }
+}
+
+// Row blocks [begin, end) for rows [0, num_rows) of activations: `emit(block, row, 16 outputs)`.
+template <class Emit>
+inline void matmul(const PackedMatrix& w, const Activations& x, int num_rows, int begin, int end, MatmulScratch& scratch,
+                   Emit emit) {
+  for (int block = begin; block < end; ++block)
+    multiply_blocks<1>(w, block, x, num_rows, scratch, [&](int row, const simd::Floats* out) { emit(block, row, *out); });
+}
+
+// Pairs [begin, end) of row blocks: `emit(pair, row, 16 outputs of the first, 16 of the second)`.
+template <class Emit>
+inline void matmul_pairs(const PackedMatrix& w, const Activations& x, int num_rows, int begin, int end,
+                         MatmulScratch& scratch, Emit emit) {
+  for (int pair = begin; pair < end; ++pair)
+    multiply_blocks<2>(w, pair, x, num_rows, scratch,
+                       [&](int row, const simd::Floats* out) { emit(pair, row, out[0], out[1]); });
 }
