@@ -38,6 +38,8 @@ def draw(result: Mapping[str, Any]) -> str:
         f"Tokens a second, medians of alternating runs, same weights. {machine['cpu']}, {machine['vectors']}, "
         f"{machine['cores']} cores; {result['date']}."
     )
+    if result["errors"]:
+        caption += f" Did not run here: {', '.join(result['errors'])}."
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '

@@ -60,12 +60,12 @@ def main() -> None:
         about = describe(args.threads, versions)
         for contender in contenders:
             closing.callback(contender.close)
-        for index, threads in enumerate(args.threads, start=1):
+        for index, threads in enumerate(args.threads):
             rounds = Rounds(
                 contenders=contenders, cases=cases, threads=threads, protected=stagemesh_engine.NAME, runs=runs
             )
-            share_s = 60.0 * args.minutes * index / len(args.threads)
-            rounds.run(1 if args.quick else args.rounds, started_s + share_s)
+            share = share_of_time(args.threads, index)
+            rounds.run(1 if args.quick else args.rounds, started_s + 60.0 * args.minutes * share)
     result = as_json(runs, stagemesh_engine.NAME, about | {"minutes": round((time.monotonic() - started_s) / 60, 1)})
     publish(args, result)
     words = table(result, cases, stagemesh_engine.NAME)
@@ -110,6 +110,12 @@ def describe(threads: Sequence[int], versions: dict[str, str]) -> dict[str, Any]
         "model": {"file": BUILTIN_FILE, "sha256": BUILTIN_SHA256},
         "threads": list(threads),
     }
+
+
+def share_of_time(threads: Sequence[int], index: int) -> float:
+    """Of all the time, what may have gone by after the rounds of entry `index`: half the threads take twice as long."""
+    needs = [1.0 / number for number in threads]
+    return sum(needs[: index + 1]) / sum(needs)
 
 
 def publish(args: argparse.Namespace, result: dict[str, Any]) -> None:

@@ -41,6 +41,11 @@ def vector_level(flags: list[str]) -> str:
     return next((name for name, flag in levels if flag in flags), platform.machine())
 
 
+def fastest_float() -> str:
+    """`bf16` where the processor multiplies it; elsewhere libraries convert bit by bit, and `fp32` is the faster."""
+    return "bf16" if {"avx512_bf16", "amx_bf16", "bf16"} & set(cpu_flags()) else "fp32"
+
+
 def machine_slug() -> str:
     """For file names, e.g. `amd-epyc-avx2`: virtual machines tell a processor's name without its generation."""
     name = re.sub(r"\((r|tm)\)|\bcpu\b|\bprocessor\b|@.*", " ", cpu_model().lower())

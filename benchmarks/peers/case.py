@@ -18,8 +18,8 @@ class Case:
     counts: Literal["decode", "prefill", "output"]
     """`decode`: tokens after the first over the time after it. `prefill`: prompt tokens over the time to the first
     token. `output`: all output tokens over the whole time, prompts included."""
-    only: tuple[str, ...] = ()
-    """Contenders' families that run it; empty for all."""
+    rivals: tuple[str, ...] = ()
+    """Families of peers, of which the first that runs here runs it; empty for all peers."""
 
     def as_message(self) -> dict[str, object]:
         """What a worker is told."""
@@ -51,7 +51,7 @@ CASES: Sequence[Case] = (
         num_prompt=128,
         num_output=128,
         counts="output",
-        only=("stagemesh", "vllm", "openvino"),  # continuous batching; the others take minutes for less
+        rivals=("vllm", "openvino", "llama_cpp"),  # minutes a run: one peer that batches continuously is enough
     ),
 )
 QUICK_CASES: Sequence[Case] = (

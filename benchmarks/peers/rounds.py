@@ -60,11 +60,17 @@ class Rounds:
             contender
             for contender in self.contenders
             if contender.name not in self.runs.errors
-            and (not case.only or contender.family in case.only)
+            and self._takes_part(contender, case)
             and (number == 0 or self._can_be_best(contender, case))
         ]
         start = number % max(len(entrants), 1)  # nobody always follows the same one
         return entrants[start:] + entrants[:start]
+
+    def _takes_part(self, contender: Contender, case: Case) -> bool:
+        if contender.name == self.protected or not case.rivals:
+            return True
+        running = {entry.family for entry in self.contenders if entry.name not in self.runs.errors}
+        return contender.family == next((family for family in case.rivals if family in running), "")
 
     def _can_be_best(self, contender: Contender, case: Case) -> bool:
         if contender.name == self.protected:

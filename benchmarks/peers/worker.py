@@ -40,6 +40,7 @@ class Worker:
         threads: int,
         log: Path,
         env: Mapping[str, str] | None = None,
+        load_timeout_s: float = LOAD_TIMEOUT_S,
     ) -> None:
         """Starts the process and waits until it has loaded its model. Raises PeerError with its last line."""
         self._log = log
@@ -62,7 +63,7 @@ class Worker:
         os.close(end)
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, args=(answers,), daemon=True).start()
-        self._answer(LOAD_TIMEOUT_S)
+        self._answer(load_timeout_s)
         os.killpg(self._process.pid, signal.SIGSTOP)
 
     def measure(self, case: Case) -> Measurement:

@@ -1,4 +1,4 @@
-"""vLLM on the CPU in process, continuous batching. Arguments: model folder, threads."""
+"""vLLM on the CPU in process, continuous batching. Arguments: model folder, dtype, threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from worker_loop import OnTokens, serve
 def main() -> None:
     engine = LLMEngine.from_engine_args(
         EngineArgs(
-            model=sys.argv[1], dtype="bfloat16", max_model_len=4096, max_num_seqs=64, enable_prefix_caching=False
+            model=sys.argv[1], dtype=sys.argv[2], max_model_len=4096, max_num_seqs=64, enable_prefix_caching=False
         )
     )
     next_id = iter(range(1_000_000_000))
