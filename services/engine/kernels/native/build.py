@@ -18,7 +18,8 @@ UNITS = ("kernels.cpp", "decoder.cpp", "sampling.cpp")
 # No traps: nobody reads the floating-point exception flags, and a loop with a choice in it can become vectors.
 FLOAT_FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 COMMON_FLAGS = ("-std=c++17", "-O3", *FLOAT_FLAGS, "-fPIC", "-shared", "-pthread")
-# GCC regroups and delays additions of the innermost loops, which then need more registers than there are: half the speed.
+# GCC regroups and delays additions of the innermost loops, which then need more registers than there are: half the
+# speed.
 GCC_FLAGS = ("-fno-tree-ter", "-fno-tree-reassoc")
 LINK_FLAGS = ("-static-libstdc++", "-static-libgcc")
 COMPILE_TIMEOUT_S = 120.0
