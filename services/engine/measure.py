@@ -16,7 +16,7 @@ from services.engine.sequence import Sequence
 from services.engine.vocabulary import Vocabulary
 
 NUM_COMMON_TOKENS = 40_000
-"""Prompts are drawn from the IDs below this, as far as the vocabulary goes."""
+"""Real vocabularies have more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,8 @@ class Workload:
     """Prompt tokens of each."""
     num_output: int
     """Output tokens of each."""
+    vocab_size: int = NUM_COMMON_TOKENS
+    """Prompts hold tokens below this."""
 
 
 DECODE = Workload(num_prompt=16, num_output=128)
@@ -68,8 +70,8 @@ def bench_core(model: LoadedModel, *, max_running: int = 64) -> EngineCore:
 
 
 def prompt_tokens(number: int, num_tokens: int, vocab_size: int = NUM_COMMON_TOKENS) -> list[int]:
-    """The prompt of sequence `number`: always the same, and no two alike."""
-    spread = min(vocab_size, NUM_COMMON_TOKENS) - 100
+    """The prompt of sequence `number`: always the same, and no two alike. `vocab_size`: more than 100."""
+    spread = vocab_size - 100
     return [(number * 7919 + at * 31) % spread + 100 for at in range(num_tokens)]
 
 
@@ -108,7 +110,7 @@ def _sequence(number: int, workload: Workload) -> Sequence:
     return Sequence(
         sequence_id=f"bench-{number}",
         owner=Owner("bench", b""),  # without a salt nothing is reused
-        tokens=prompt_tokens(number, workload.num_prompt),
+        tokens=prompt_tokens(number, workload.num_prompt, workload.vocab_size),
         num_prompt=workload.num_prompt,
         num_delivered=0,
         params=SamplingParams(temperature=0.0, ignore_eos=True),

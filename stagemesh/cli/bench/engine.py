@@ -27,6 +27,7 @@ from services.engine.measure import (
 from services.engine.native_runner import NativeRunner
 from services.engine.threads import num_physical_cores
 from stagemesh.models.pull import pull
+from stagemesh.models.store import ModelFiles
 from stagemesh.runtime.config import read_source
 from stagemesh.runtime.mesh_config import MeshConfig
 
@@ -64,10 +65,9 @@ class EngineBenchOptions:
 
 def measure_engine(options: EngineBenchOptions, on_progress: OnProgress) -> dict[str, Any]:
     """The object that `--json` prints. Raises ConfigError with a sentence."""
-    source = read_source(options.config)
-    config = _engine_config(source.section("engine", EngineConfig), options)
+    config = engine_config(options)
     on_progress("loading the model")
-    model = load_model(pull(source.shared(MeshConfig), options.model or config.model), config)
+    model = load_model(files_of(options, config), config)
     core = bench_core(model)
     figures = {name: _median(core, options, case, on_progress) for name, *case in CASES}
     return {
@@ -82,13 +82,20 @@ def measure_engine(options: EngineBenchOptions, on_progress: OnProgress) -> dict
     }
 
 
+def files_of(options: EngineBenchOptions, config: EngineConfig) -> ModelFiles:
+    """The model's files, pulled if need be. Raises ConfigError."""
+    return pull(read_source(options.config).shared(MeshConfig), options.model or config.model)
+
+
 def peak_rss_mb() -> float:
     """Most memory that this process has held, in millions of bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak * (1 if sys.platform == "darwin" else 1024) / 1e6, 1)
 
 
-def _engine_config(config: EngineConfig, options: EngineBenchOptions) -> EngineConfig:
+def engine_config(options: EngineBenchOptions) -> EngineConfig:
+    """The engine's section with the options in it, and the number of threads settled. Raises ConfigError."""
+    config = read_source(options.config).section("engine", EngineConfig)
     threads = options.threads or (num_physical_cores() if config.threads == "auto" else config.threads)
     return config.model_copy(update={"threads": threads, "backend": options.backend or config.backend})
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ Examples:
   stagemesh bench engine                          the engine alone, in this process
   stagemesh bench engine --threads 1 --json
   stagemesh bench engine --quick                  few tokens: does it run, and on what
+  stagemesh bench grpc --threads 2                an engine process against the engine in this one
+  stagemesh bench gateway                         a whole mesh of its own against the engine in this process
+  stagemesh bench gateway --address 127.0.0.1:50051
 
 Close what else uses the processor: figures are wall time, the median of --repeats runs."""
 
@@ -49,18 +53,67 @@ def engine(config: Path | None, as_json: bool, **options: Any) -> None:
     decode is one stream at short context; batch16 and batch64 are requests of 128 prompt and 128 output tokens,
     counted in output tokens a second with their prompts included.
     """
+    prepare()
+    from stagemesh.cli.bench.engine import EngineBenchOptions, measure_engine
+
+    with told_errors():
+        show(measure_engine(EngineBenchOptions(config=config, **options), say), as_json=as_json)
+
+
+@command.command("grpc")
+@measure_options
+def grpc(config: Path | None, as_json: bool, **options: Any) -> None:
+    """Measure an engine process through gRPC against the engine in this process.
+
+    A single stream and 16 requests of 128 + 128 tokens, in turn through gRPC and in process. `ratio` is output tokens
+    a second through gRPC by those in process; ttft and itl are the times to the first token and between tokens.
+    """
+    prepare()
+    from stagemesh.cli.bench.engine import EngineBenchOptions
+    from stagemesh.cli.bench.serving import measure_grpc
+
+    with told_errors():
+        show(measure_grpc(EngineBenchOptions(config=config, **options), say), as_json=as_json)
+
+
+@command.command("gateway")
+@measure_options
+@click.option("--address", help="A running mesh's gRPC address. [default: a mesh of its own is started and stopped]")
+@click.option("--tenant-key", envvar="STAGEMESH_API_KEY", default="dev", help="API key, with --address.")
+def gateway(config: Path | None, as_json: bool, address: str | None, tenant_key: str, **options: Any) -> None:
+    """Measure the whole way through a gateway against the engine in this process.
+
+    As `bench grpc`, each request a call of its own. With --address the mesh's engine should have as many threads.
+    """
+    prepare()
+    from stagemesh.cli.bench.callers import TIMEOUT_S
+    from stagemesh.cli.bench.engine import EngineBenchOptions
+    from stagemesh.cli.bench.serving import measure_gateway
+    from stagemesh.cli.client.connection import Connection
+
+    connection = Connection(address=address, api_key=tenant_key, timeout_s=TIMEOUT_S) if address else None
+    with told_errors():
+        show(measure_gateway(EngineBenchOptions(config=config, **options), connection, say), as_json=as_json)
+
+
+def prepare() -> None:
+    """What must be set before the engine is imported, and logs that do not get among the figures."""
     # As in `python -m services.engine`: OpenMP reads it when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from stagemesh.cli.bench.engine import EngineBenchOptions, measure_engine
-    from stagemesh.runtime.config import ConfigError
     from stagemesh.runtime.telemetry import configure_logging
 
     configure_logging(instance="bench", level="WARNING")
+
+
+@contextmanager
+def told_errors() -> Iterator[None]:
+    """A problem with the configuration or the model ends the command with its sentence."""
+    from stagemesh.runtime.config import ConfigError
+
     try:
-        figures = measure_engine(EngineBenchOptions(config=config, **options), say)
+        yield
     except ConfigError as error:
         raise CommandError(str(error)) from None
-    show(figures, as_json=as_json)
 
 
 def say(progress: str) -> None:

@@ -1,6 +1,7 @@
 """`stagemesh bench`: what it measures and what it prints."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,8 @@ import pytest
 from services.engine.config import EngineConfig
 from services.engine.engine import LoadedModel, load_model
 from services.engine.measure import Workload, bench_core, prompt_tokens, run_workload
+from stagemesh.cli.bench.compare import ComparePlan, compare_both
+from stagemesh.cli.bench.streams import Stream, output_tok_s, percentiles
 from stagemesh.models.store import ModelFiles
 
 
@@ -36,6 +39,26 @@ def test_prompts_are_the_same_every_time_and_differ_from_each_other() -> None:
     assert prompts == [tuple(prompt_tokens(number, 32, vocab_size=1000)) for number in range(64)]
     assert len(set(prompts)) == 64
     assert all(0 <= token < 1000 for prompt in prompts for token in prompt)
+
+
+def test_percentiles_and_rates_are_those_of_the_streams() -> None:
+    streams = [Stream(0.0, [1.0, 2.0, 2.0]), Stream(1.0, [1.5, 4.0])]
+    assert output_tok_s(streams) == 5 / 4
+    assert streams[0].gaps_ms == [1000.0, 0.0]
+    assert streams[1].ttft_ms == 500.0
+    assert percentiles([float(value) for value in range(101)]) == {"p50": 50.0, "p90": 90.0, "p99": 99.0}
+    assert percentiles([7.0]) == {"p50": 7.0, "p90": 7.0, "p99": 7.0}
+
+
+async def test_served_and_in_process_runs_take_turns_with_the_same_tokens(model: LoadedModel) -> None:
+    async def serve(workload: Workload) -> list[Stream]:
+        return [Stream(0.0, [0.5, 1.0], num_prompt=24)] * workload.num_sequences
+
+    plan = ComparePlan(serve, {"this": os.getpid()}, repeats=1, quick=True)
+    figures = await compare_both(plan, bench_core(model), lambda _: None)
+    assert figures["single"]["output_tok_s"] == 2
+    assert figures["single"]["ratio"] == pytest.approx(2 / figures["single"]["in_process_output_tok_s"], abs=0.01)
+    assert {"this", "in_process"} == figures["batch16"]["cpu_ms_a_token"].keys()
 
 
 def test_bench_engine_ends_with_one_object_of_figures() -> None:
