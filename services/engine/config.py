@@ -35,6 +35,9 @@ class SpeculationConfig(Section):
     pays by the measured cost of a step; `off`: one token a step."""
     max_draft_tokens: int = Field(default=16, ge=1, le=64)
     """Guesses for one sequence in one step."""
+    progressive: bool = True
+    """Where the engine holds `turbo` and `precise` weights, precise answers are drafted by the turbo weights, and the
+    precise ones check several tokens in a pass."""
 
 
 class EngineConfig(Section):

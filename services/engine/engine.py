@@ -13,13 +13,13 @@ from services.engine.constraint import ConstraintCompiler
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.core_thread import CoreThread, Stop
 from services.engine.ending import Ending
+from services.engine.make_drafting import make_drafting
 from services.engine.registry import Registry, RegistryLimits
 from services.engine.request import RequestLimits
 from services.engine.runner import Runner, Sizes
 from services.engine.sampling_params import SamplingParams
 from services.engine.sequence import Sequence
 from services.engine.sequence_factory import SequenceFactory
-from services.engine.speculation import make_drafting
 from services.engine.threads import num_physical_cores
 from services.engine.updates import StepOutput
 from services.engine.vocabulary import Vocabulary
@@ -108,7 +108,7 @@ class Engine:
                 max_step_ms=config.max_step_ms,
                 stage_sample_interval=config.stage_sample_interval,
             ),
-            make_drafting(config.speculation),
+            make_drafting(config.speculation, model.runner, vocabulary),
         )
         limits = RequestLimits(
             vocab_size=model.config.vocab_size,

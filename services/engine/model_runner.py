@@ -24,6 +24,7 @@ class ModelRunner:
         self._decoder = decoder
         self._pool = pool
         self.sampler = ReferenceSampler()
+        self.modes: Sequence[Mode] = ()
 
     def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
         with torch.inference_mode():

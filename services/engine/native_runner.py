@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.engine.kernels.native.library import Batch, Decoder
-from services.engine.modes import Mode
+from services.engine.modes import MODES, Mode
 from services.engine.sampler import Sampler
 from services.engine.scheduler import WorkItem
 from services.engine.stages import Part, Probe
@@ -25,6 +25,10 @@ class NativeRunner:
         self.sampler = sampler
         self._decoder = decoder
         self._vocab_size = vocab_size
+
+    @property
+    def modes(self) -> Sequence[Mode]:
+        return tuple(mode for name in self._decoder.weights for mode in MODES if mode == name)
 
     def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
         seconds = np.zeros(len(Part)) if probe.measures else None

@@ -21,6 +21,10 @@ class Runner(Protocol):
     def sampler(self) -> Sampler:
         """What chooses tokens from this runner's logits."""
 
+    @property
+    def modes(self) -> Sequence[Mode]:
+        """Those that it has weights of their own for, the first of which computes sequences without a mode."""
+
     def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
         """Compute the items' KV; gives the last `num_sampled` rows of logits of each, in order: [R, V].
 

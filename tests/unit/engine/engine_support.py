@@ -68,6 +68,7 @@ class FakeRunner:
     def __init__(self, num_pages: int, logits: Logits = logits_of) -> None:
         self._logits = logits
         self.slots = np.full((num_pages + 1) * PAGE_SIZE, -1, dtype=np.int64)
+        self.modes: Seq[Mode] = ()
         self.written_by: list[Mode | None] = [None] * len(self.slots)
         self.sampler = ReferenceSampler()
         self.fails_on: set[str] = set()

@@ -7,15 +7,18 @@ from collections.abc import Sequence as Seq
 
 import pytest
 from engine_requests import ABORT, PARAMS, Request, Steps, requests, run_mix, same, sequence_of
-from engine_support import EOS, FakeRunner, Results, copying_logits, make_core, make_sequence, run_to_end
+from engine_support import EOS, VOCABULARY, FakeRunner, Results, copying_logits, make_core, make_sequence, run_to_end
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.engine.config import SpeculationConfig
 from services.engine.core import EngineCore
 from services.engine.drafting import NoDrafting
+from services.engine.make_drafting import make_drafting
+from services.engine.modes import Mode
+from services.engine.progressive import ProgressiveDrafting
 from services.engine.sampling_params import SamplingParams
-from services.engine.speculation import Speculation, make_drafting
+from services.engine.speculation import Speculation
 
 PROMPT = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
 
@@ -92,6 +95,19 @@ def test_a_thousand_mixed_requests_with_random_cancels_leave_no_page_behind() ->
     assert core.load().used_pages == 0
 
 
-@pytest.mark.parametrize(("method", "kind"), [("off", NoDrafting), ("prompt_lookup", Speculation)])
-def test_the_configuration_chooses_the_method(method: str, kind: type) -> None:
-    assert type(make_drafting(SpeculationConfig.model_validate({"method": method}))) is kind
+@pytest.mark.parametrize(
+    ("config", "modes", "kind"),
+    [
+        ({"method": "off"}, (), NoDrafting),
+        ({}, (), Speculation),
+        ({}, ("precise",), Speculation),
+        ({}, ("turbo", "precise"), ProgressiveDrafting),
+        ({"progressive": False}, ("turbo", "precise"), Speculation),
+    ],
+)
+def test_the_configuration_and_the_weights_choose_the_method(
+    config: dict[str, object], modes: tuple[Mode, ...], kind: type
+) -> None:
+    runner = FakeRunner(4)
+    runner.modes = modes
+    assert type(make_drafting(SpeculationConfig.model_validate(config), runner, VOCABULARY)) is kind
