@@ -39,6 +39,12 @@ def benchmark_lock(path: Path | None = None, timeout_s: float = 3600.0) -> Itera
             file.truncate(0)  # closing the file frees the lock
 
 
+@contextmanager
+def no_lock() -> Iterator[None]:
+    """For figures that bear company, such as processor time of one thread."""
+    yield
+
+
 def lock_path(root: Path) -> Path:
     """`benchmarks/lock` of the main work tree, of which `root` may be a linked one (its `.git` is a file then)."""
     dot_git = root / ".git"
