@@ -68,6 +68,9 @@ class EngineConfig(Section):
     """Sequences in one batch."""
     max_waiting: int = Field(default=256, ge=0)
     """Sequences that wait for a place; what comes on top is refused with QUEUE_FULL."""
+    gather_ms: float = Field(default=50.0, ge=0)
+    """For how long tokens are gathered into one message to a caller of four or more sequences; 0: a message a step.
+    First tokens and ends are sent at once."""
     reattach_grace_s: float = Field(default=5.0, ge=0)
     """How long a sequence outlives its broken call, and a finished one's result is kept."""
     stage_sample_interval: PositiveInt = 16

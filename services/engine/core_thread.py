@@ -1,6 +1,7 @@
 """The engine core in a thread of its own: commands in, step outputs out.
 
-The seam is a queue of values, so the core could as well run in another process.
+The seam is a queue of values, so the core could as well run in another process; a thread costs nothing that can be
+measured (docs/decisions/0115).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
         self, request_iterator: AsyncIterator[engine_pb2.RunRequest], context: Context
     ) -> AsyncIterator[engine_pb2.RunResponse]:
         engine = self._ready()
-        subscriber = Subscriber(grace_s=engine.config.reattach_grace_s)
+        subscriber = Subscriber(grace_s=engine.config.reattach_grace_s, gather_s=engine.config.gather_ms / 1000)
         self._subscribers.add(subscriber)
         reader = asyncio.ensure_future(self._read(engine, request_iterator, subscriber))
         try:

@@ -50,6 +50,10 @@ class Tracked:
         self.cursor = num_known
         self.finish_sent = False
 
+    def is_awaited(self) -> bool:
+        """Whether the caller waits for the news: it has not had a token yet, or this is the end."""
+        return self.finished is not None or self.queue is not None or self.cursor == self.num_delivered
+
     def take_unsent(self) -> TrackedDelta:
         """What the caller does not know yet; it counts as sent from now on."""
         first = self.cursor
