@@ -13,6 +13,9 @@ from stagemesh.runtime.telemetry import get_logger
 
 log = get_logger(__name__)
 
+RENEWED_AT_ONCE = 32
+"""Leases in one call of the ledger, which has a budget of its own."""
+
 
 class LeaseKeeper:
     def __init__(self, gateway: Gateway, deferred: DeferredRuns, ledger: GuardedLedger, *, lease_s: float) -> None:
@@ -43,8 +46,10 @@ class LeaseKeeper:
                 log.exception("lease round failed")  # and go on: the loop must live as long as the process
 
     async def _renew(self) -> None:
-        for pair in self._gateway.working_on():
-            cancelled = await self._ledger.call(self._ledger.ledger.renew([pair]))
+        pairs = self._gateway.working_on()
+        for begin in range(0, len(pairs), RENEWED_AT_ONCE):
+            some = pairs[begin : begin + RENEWED_AT_ONCE]
+            cancelled = await self._ledger.call(self._ledger.ledger.renew(some))
             for tenant_id, request_id in cancelled:
                 self._gateway.cancel_locally(tenant_id, request_id)
 

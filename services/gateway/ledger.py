@@ -109,15 +109,16 @@ class Ledger:
     async def renew(self, requests: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
         """Extend the leases of `(tenant, request)` pairs; gives those whose cancellation was asked for elsewhere."""
         pairs = list(requests)
-        cancelled = set()
-        for tenant_id, request_id in pairs:
-            wanted = await self._renew(
-                keys=[_key(tenant_id, request_id), LEASES],
-                args=[self._owner, _now_ms() + self._lease_ms, f"{tenant_id}:{request_id}"],
-            )
-            if wanted:
-                cancelled.add((tenant_id, request_id))
-        return cancelled
+        until_ms = _now_ms() + self._lease_ms
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for tenant_id, request_id in pairs:
+                await self._renew(
+                    keys=[_key(tenant_id, request_id), LEASES],
+                    args=[self._owner, until_ms, f"{tenant_id}:{request_id}"],
+                    client=pipe,
+                )
+            wanted = await pipe.execute()
+        return {pair for pair, cancel in zip(pairs, wanted, strict=True) if cancel}
 
     async def release(self, tenant_id: str, request_id: str) -> None:
         """Give an unfinished request up, so that another gateway takes it over at once."""
