@@ -63,6 +63,7 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_matmul": (c_int32, (c_void_p, c_void_p, c_int32, c_void_p)),
     "sm_norm_quantize": (c_int32, (c_void_p, c_void_p, c_int32, c_int32, c_float, c_void_p, c_void_p)),
     "sm_attend": (c_int32, (c_void_p,) * 3 + (c_int32,) * 7 + (c_void_p, c_int32, c_void_p)),
+    "sm_thread_budget": (None, (c_int32, c_void_p, c_void_p, c_int32, c_void_p)),
 }
 SAMPLING_SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_draw_tokens": (None, (POINTER(CDraw), c_int32, c_int32, c_void_p)),

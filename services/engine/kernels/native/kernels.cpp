@@ -107,3 +107,13 @@ int32_t sm_attend(const float* q, const float* k, const float* v, int32_t num_ro
     }
   });
 }
+
+void sm_thread_budget(int32_t most, const double* ran_s, const double* stalled_s, int32_t num_jobs, int32_t* threads) {
+  ThreadBudget budget(most);
+  double now_s = 0;
+  for (int i = 0; i < num_jobs; ++i) {
+    threads[i] = budget.threads(now_s);
+    now_s += ran_s[i];
+    budget.book(ran_s[i], stalled_s[i], now_s);
+  }
+}

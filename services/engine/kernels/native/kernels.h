@@ -75,6 +75,10 @@ int32_t sm_attend(const float* q, const float* k, const float* v, int32_t num_ro
                   int32_t num_kv_heads, int32_t head_dim, int32_t window, int32_t kv_format, const int32_t* pages,
                   int32_t num_pages, float* out);
 
+/* threads[i]: what a pool of `most` threads gives its i-th job, when jobs took ran_s seconds each, one after the other, and
+ * waited stalled_s of them for threads that did not run, wherever more than one took part. */
+void sm_thread_budget(int32_t most, const double* ran_s, const double* stalled_s, int32_t num_jobs, int32_t* threads);
+
 #ifdef __cplusplus
 }
 #endif
