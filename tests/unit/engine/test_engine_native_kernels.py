@@ -179,3 +179,20 @@ def test_eight_bit_pages_do_not_hide_what_is_not_finite(library: KernelLibrary, 
     sizes = (1, 3, 1, 1, 64, 0, KV_FORMATS["int8"])
     assert library.c.sm_attend(*pointers, *sizes, pages.ctypes.data, 1, out.ctypes.data) == 0
     assert not np.isfinite(out).all()
+
+
+def threads_given(library: KernelLibrary, most: int, jobs: list[tuple[float, float]]) -> list[int]:
+    """jobs: seconds each took, and seconds of these that threads waited for others"""
+    ran_s, stalled_s = (np.array(column) for column in zip(*jobs, strict=True))
+    threads = np.empty(len(jobs), np.int32)
+    library.c.sm_thread_budget(most, ran_s.ctypes.data, stalled_s.ctypes.data, len(jobs), threads.ctypes.data)
+    return threads.tolist()
+
+
+def test_a_pool_whose_threads_wait_for_each_other_works_with_fewer_and_tries_all_again(library: KernelLibrary) -> None:
+    calm, stalled = (0.01, 0.001), (0.01, 0.008)
+    assert threads_given(library, 2, [calm] * 20) == [2] * 20
+    # After 50 ms all are tried again, then after 100 ms.
+    expected = [2] + [1] * 5 + [2] + [1] * 10 + [2] * 3
+    assert threads_given(library, 2, [stalled] * 17 + [calm] * 3) == expected
+    assert threads_given(library, 8, [(0.01, 0.03), calm])[1] == 5  # three of eight were away
