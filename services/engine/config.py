@@ -40,6 +40,18 @@ class SpeculationConfig(Section):
     precise ones check several tokens in a pass."""
 
 
+class ProgressivePrecisionConfig(Section):
+    """Where the engine holds `standard` and `precise` weights: which tokens of standard answers the precise weights
+    choose. Digits are always among them."""
+
+    sensitive_tokens: tuple[str, ...] = ("%", "$", "¥", "€")
+    """Tokens that contain one of these texts, or are a part of one."""
+    sensitive_file: str = ""
+    """More of them, one a line (`precision_sensitive.txt`); read again when it changes. Empty for none."""
+    min_margin: float = Field(default=0.25, ge=0)
+    """A token whose logit leads the next by less is chosen by the precise weights, whatever it is."""
+
+
 class EngineConfig(Section):
     """One engine process serves one model."""
 
@@ -79,3 +91,4 @@ class EngineConfig(Section):
     """Upper bound of `max_tokens`, and its default; otherwise the context sets it."""
     constraint: ConstraintConfig = ConstraintConfig()
     speculation: SpeculationConfig = SpeculationConfig()
+    progressive_precision: ProgressivePrecisionConfig = ProgressivePrecisionConfig()

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.engine.block_manager import BlockManager
+from services.engine.checks import SensitiveChecks
 from services.engine.chunk_budget import ChunkBudget
 from services.engine.draft_run import DraftRun
 from services.engine.drafting import Drafting, NoDrafting
@@ -45,10 +46,16 @@ class EngineCore:
     """Not thread-safe: one thread calls add, end and step in turn."""
 
     def __init__(
-        self, runner: Runner, vocabulary: Vocabulary, limits: CoreLimits, drafting: Drafting | None = None
+        self,
+        runner: Runner,
+        vocabulary: Vocabulary,
+        limits: CoreLimits,
+        drafting: Drafting | None = None,
+        checks: SensitiveChecks | None = None,
     ) -> None:
         self._runner = runner
         self._drafting = drafting or NoDrafting()
+        self._checks = checks
         self._vocabulary = vocabulary
         self._blocks = BlockManager(limits.num_pages)
         self._scheduler = Scheduler(self._blocks, max_running=limits.max_running)
@@ -86,6 +93,8 @@ class EngineCore:
         """One step; gives the news since the last."""
         started_s = time.monotonic()
         self._expire(started_s)
+        if self._checks is not None:
+            self._checks.refresh()
         num_decoding = sum(sequence.num_uncomputed == 1 for sequence in self._scheduler.running)
         items = self._scheduler.plan(self._budget.tokens(num_decoding))
         if items:
@@ -135,7 +144,8 @@ class EngineCore:
         runs = [DraftRun(item, rows[item.sequence.sequence_id]) for item in done if item.samples]
         endings = self._take_tokens(runs)
         for run in runs:
-            self._account(run)
+            if run.sequence.state is State.RUNNING:
+                self._account(run)
         for item in done:
             if not item.samples:
                 self._scheduler.completed(item)
@@ -177,7 +187,12 @@ class EngineCore:
         endings: list[tuple[Sequence, Ending]] = []
         while runs:
             going_on = []
-            draws = [Draw(run.row, run.sequence, end_tokens(run.sequence, self._vocabulary)) for run in runs]
+            rows = self._checked_rows(runs)
+            runs = [run for run in runs if run.sequence.state is State.RUNNING]
+            draws = [
+                Draw(row, run.sequence, end_tokens(run.sequence, self._vocabulary))
+                for run, row in zip(runs, rows, strict=True)
+            ]
             for run, chosen in zip(runs, self._runner.sampler.sample_all(draws), strict=True):
                 ending = self._take(run.sequence, chosen)
                 if ending is not None and ending.error is not None and run.item.drafts:
@@ -188,6 +203,22 @@ class EngineCore:
                     going_on.append(run)
             runs = going_on
         return endings
+
+    def _checked_rows(self, runs: Seq[DraftRun]) -> list[Row]:
+        """The logits to choose from: those of the step, or of the weights that check it.
+
+        Sequences whose check fails are ended; there is no row for them.
+        """
+        if self._checks is None:
+            return [run.row for run in runs]
+        try:
+            return self._checks.rows(runs)
+        except Exception:
+            log.exception("checking tokens failed")
+            for run in runs:
+                if self._checks.concerns(run):
+                    self._fail(run.sequence, Internal("STEP_FAILED", "checking a token failed; the log has more"))
+            return [run.row for run in runs if run.sequence.state is State.RUNNING]
 
     def _account(self, run: DraftRun) -> None:
         """Note what a run has come to, before endings free its pages."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from services.engine.backend import load_backend
 from services.engine.block_manager import PAGE_SIZE, Owner, num_pages_for
+from services.engine.checks import make_checks
 from services.engine.config import EngineConfig
 from services.engine.constraint import ConstraintCompiler
 from services.engine.core import CoreLimits, EngineCore
@@ -109,6 +110,7 @@ class Engine:
                 stage_sample_interval=config.stage_sample_interval,
             ),
             make_drafting(config.speculation, model.runner, vocabulary),
+            make_checks(config.progressive_precision, model.runner, vocabulary),
         )
         limits = RequestLimits(
             vocab_size=model.config.vocab_size,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.engine.block_manager import PAGE_SIZE, Owner
+from services.engine.checks import SensitiveChecks
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.drafting import Drafting
 from services.engine.ending import Ending
@@ -95,10 +96,10 @@ class FakeRunner:
             self.num_tokens += item.num_rows
             for end in range(item.row_end - item.num_sampled, item.row_end):
                 nan = sequence.sequence_id in self.gives_nan_on or (self.gives_nan_on_guesses and end >= item.end)
-                rows.append(np.full(VOCAB, np.nan, np.float32) if nan else self._logits_by(mode, context[: end + 1]))
+                rows.append(np.full(VOCAB, np.nan, np.float32) if nan else self.logits_by(mode, context[: end + 1]))
         return np.stack(rows) if rows else np.empty((0, VOCAB), np.float32)
 
-    def _logits_by(self, mode: Mode | None, context: Seq[int]) -> npt.NDArray[np.float32]:
+    def logits_by(self, mode: Mode | None, context: Seq[int]) -> npt.NDArray[np.float32]:
         logits = self._logits(context)
         return logits if mode is None else logits + 0.3 * self._logits([*context, len(mode)])  # nearly the same
 
@@ -108,7 +109,13 @@ class FakeRunner:
 
 
 def make_core(
-    runner: FakeRunner, num_pages: int, *, max_running: int = 4, chunk: int = 32, drafting: Drafting | None = None
+    runner: FakeRunner,
+    num_pages: int,
+    *,
+    max_running: int = 4,
+    chunk: int = 32,
+    drafting: Drafting | None = None,
+    checks: SensitiveChecks | None = None,
 ) -> EngineCore:
     limits = CoreLimits(
         num_pages=num_pages,
@@ -117,7 +124,7 @@ def make_core(
         max_step_ms=0,
         stage_sample_interval=4,
     )
-    return EngineCore(runner, VOCABULARY, limits, drafting)
+    return EngineCore(runner, VOCABULARY, limits, drafting, checks)
 
 
 def make_sequence(

@@ -76,10 +76,10 @@ def test_pages_of_one_mode_are_not_reused_by_another() -> None:
 
 def test_when_drafting_fails_the_answer_comes_without() -> None:
     class Fails(FakeRunner):
-        def _logits_by(self, mode: Mode | None, context: Seq[int]) -> npt.NDArray[np.float32]:
+        def logits_by(self, mode: Mode | None, context: Seq[int]) -> npt.NDArray[np.float32]:
             if mode is not None:
                 raise RuntimeError("no luck with drafts")
-            return super()._logits_by(mode, context)
+            return super().logits_by(mode, context)
 
     core, plain = core_of(Fails(8), 8), make_core(FakeRunner(8), 8)
     for each in (core, plain):
