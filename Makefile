@@ -65,5 +65,5 @@ docs: setup-dev ## write docs/configuration.md and the example file from the con
 
 .PHONY: clean
 clean: ## remove what these targets made (not the models, not the state of a mesh)
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist services/engine/kernels/native/prebuilt .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -3,7 +3,8 @@
 python3 tools/setup_venv.py mesh      what `make run` needs
 python3 tools/setup_venv.py dev       tests and checks as well (contains `mesh`)
 
-Needs the standard library alone. A stamp remembers what was installed, so that a second call neither takes time nor
+`mesh` comes without PyTorch where the engine's native kernels run: they are compiled during the installation. Needs the
+standard library alone. A stamp remembers what was installed, so that a second call neither takes time nor
 needs a network.
 """
 
@@ -83,13 +84,30 @@ def is_made_by_this_python() -> bool:
     return (VENV / "bin" / name).exists()
 
 
+def why_no_kernels() -> str:
+    """Why the native kernels cannot be built or run on this machine; empty where they can."""
+    sys.path.insert(0, str(ROOT))
+    from services.engine.kernels.native import build  # standard library only
+
+    levels = build.supported_levels()
+    if not levels:
+        return "this processor or system has no native kernels"
+    if build.found_library(levels[0]) is None and build.find_compiler() is None:
+        return "there is no C++ compiler for the native kernels"
+    return ""
+
+
 def install(extra: str) -> None:
     if not is_made_by_this_python():
         say("making .venv")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
-    say(f"installing the pinned dependencies of stagemesh[{extra}] (minutes the first time, mostly torch) …")
+    extras = extra
+    if extra == "mesh" and (reason := why_no_kernels()):
+        extras = "mesh,torch"
+        say(f"{reason}: PyTorch is installed as well and computes instead, several times slower")
+    say(f"installing the pinned dependencies of stagemesh[{extras}] (minutes the first time) …")
     pip(*build_requirements())
-    pip("--no-build-isolation", "--editable", f".[{extra}]")
+    pip("--no-build-isolation", "--editable", f".[{extras}]")
     stamp(extra).write_text(fingerprint(), encoding="utf-8")
     say("installed")
 

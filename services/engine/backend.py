@@ -31,7 +31,7 @@ class BackendUnavailable(ConfigError):
 
 
 def load_backend(files: ModelFiles, model: TransformerConfig, config: EngineConfig, sizes: Sizes) -> Backend:
-    """Raises ModelError for files that cannot be used, KernelsUnavailable or BackendUnavailable where nothing computes.
+    """Raises ModelError for files that cannot be used, BackendUnavailable where nothing here can compute.
 
     `auto` takes the native kernels where they run this model, else torch where it is installed, with a warning.
     """
@@ -41,7 +41,7 @@ def load_backend(files: ModelFiles, model: TransformerConfig, config: EngineConf
         return _load_torch(files, model, config, sizes)
     try:
         return _load_native(files, model, sizes)
-    except (KernelsUnavailable, UnsupportedModel) as error:
+    except (BackendUnavailable, UnsupportedModel) as error:
         if config.backend == "native":
             raise
         if not has_torch():
@@ -64,7 +64,10 @@ def _load_torch(files: ModelFiles, model: TransformerConfig, config: EngineConfi
 def _load_native(files: ModelFiles, model: TransformerConfig, sizes: Sizes) -> Backend:
     if files.kind != "gguf":
         raise UnsupportedModel(f"{files.path}: the native kernels need a GGUF file")
-    library = load_kernels(files.cache_dir / "kernels")
+    try:
+        library = load_kernels(files.cache_dir / "kernels")
+    except KernelsUnavailable as error:
+        raise BackendUnavailable(str(error)) from None
     decoder = load_native(
         open_gguf(files.path),
         model,

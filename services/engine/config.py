@@ -59,9 +59,10 @@ class EngineConfig(Section):
     """`host:port`; by default the first of `addresses.engine`."""
     model: str = ""
     """Name or alias of the model; empty for the mesh's default."""
-    backend: Literal["auto", "torch", "native"] = "torch"
-    """`torch`: exact in `dtype`. `native`: C++ kernels on 4- or 8-bit weights, for GGUF models on x86-64 Linux with
-    AVX2; built on first use, which takes a C++ compiler. `auto`: native where it can run, else torch."""
+    backend: Literal["auto", "native", "torch"] = "auto"
+    """`native`: C++ kernels on 4- or 8-bit weights, for GGUF models on x86-64 Linux with AVX2; where they did not come
+    compiled, a C++ compiler builds them on first use. `torch`: exact in `dtype`, several times slower, needs the extra
+    `stagemesh[torch]`. `auto`: native where it can run, else torch where it is installed."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """What weights, activations and KV pages are held in by the torch backend."""
     threads: PositiveInt | Literal["auto"] = "auto"

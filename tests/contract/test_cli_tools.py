@@ -98,7 +98,8 @@ def test_doctor_finds_nothing_in_the_way_of_a_default_mesh(tmp_path: Path, defau
     report = json.loads(result.stdout)
     assert (result.exit_code, report["ok"]) == (0, True), report
     names = {finding["name"] for finding in report["findings"]}
-    assert {"python", "memory", "disk", "torch", "model smollm2-135m-instruct", "embedded Redis", "gRPC port"} <= names
+    assert {"python", "memory", "disk", "model smollm2-135m-instruct", "embedded Redis", "gRPC port"} <= names
+    assert {"instruction set", "C++ compiler", "torch", "engine backend"} <= names
     assert all(finding["fix"] for finding in report["findings"] if finding["level"] != "ok")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stagemesh.cli.doctor import machine, network, software
+from stagemesh.cli.doctor import engine, machine, network, software
 from stagemesh.cli.doctor.finding import Finding, fail
 from stagemesh.cli.mesh_access import running_mesh
 from stagemesh.cli.supervisor.mesh_settings import read_settings
@@ -23,12 +23,12 @@ def run_checks(options: UpOptions) -> Iterator[Finding]:
     yield machine.check_clock()
     yield machine.check_open_files()
     yield machine.check_huge_pages()
-    yield software.check_torch()
     try:
         settings = read_settings(options)
     except ConfigError as error:
         yield fail("configuration", str(error), "correct the key that it names")
         return
+    yield from engine.check_engine(settings.mesh, settings.config_path)
     yield software.check_state_writable(settings.state.path)
     yield from software.check_models(settings.mesh)
     yield from software.check_embedded(settings.mesh)

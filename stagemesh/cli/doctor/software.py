@@ -1,38 +1,19 @@
-"""What is installed: packages, the torch build, models, embedded servers."""
+"""What is installed: models, embedded servers."""
 
 from __future__ import annotations
 
 import subprocess
 import tempfile
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from stagemesh.cli.doctor.finding import Finding, fail, ok, risk
+from stagemesh.cli.doctor.finding import Finding, fail, ok
 from stagemesh.cli.supervisor.servers import KAFKA, VALKEY, needed_servers
 from stagemesh.models.store import list_models
 from stagemesh.models.verify import verify
 from stagemesh.runtime.config import ConfigError
 from stagemesh.runtime.mesh_config import MeshConfig
-
-
-def check_torch() -> Finding:
-    """The installed torch is the pinned one, read without importing it."""
-    wanted = next(
-        (
-            line.partition(";")[0].removeprefix("torch==").strip()
-            for line in requires("stagemesh") or []
-            if line.startswith("torch==")
-        ),
-        "",
-    )
-    try:
-        found = version("torch")
-    except PackageNotFoundError:
-        return fail("torch", "not installed", "make setup (or pip install 'stagemesh[engine]')")
-    if found.partition("+")[0] != wanted:
-        return risk("torch", f"{found}, pinned is {wanted}", "make clean setup")
-    return ok("torch", found)
 
 
 def check_models(mesh: MeshConfig) -> list[Finding]:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +94,36 @@ def stages() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
+def extras(part: str) -> set[str]:
+    """What a stage installs, with the defaults of its arguments."""
+    (named,) = re.findall(r"\.whl\)\[([^\]]+)\]", part)
+    defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", part, flags=re.MULTILINE))
+    return set(re.sub(r"\$\{(\w+)\}", lambda match: defaults[match[1]], named).split(","))
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_each_service_has_an_image_with_its_own_extra_that_does_not_run_as_root(name: str) -> None:
     part = stages()[name]
-    (extras,) = re.findall(r"\.whl\)\[([\w,]+)\]", part)
-    assert name in extras.split(",")
+    assert name in extras(part)
     assert "USER stagemesh" in part
     assert f'ENTRYPOINT ["python", "-P", "-m", "services.{name}"]' in part
-    assert ("torch" in part.lower()) == (name == "engine")
+    assert not {"torch", "mesh"} & extras(part)
+
+
+def test_only_the_stage_that_builds_the_wheel_has_a_compiler() -> None:
+    parts = stages()
+    assert "apt-get install -y --no-install-recommends g++" in parts["wheel"]
+    assert [name for name, part in parts.items() if "apt-get" in part] == ["wheel"]
+
+
+def test_the_build_context_has_the_build_hook_and_no_kernels_of_the_checkout() -> None:
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    hook = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][
+        "wheel"
+    ]["hooks"]["custom"]["path"]
+    assert f"!{hook}" in ignored
+    assert f"COPY {hook} " in stages()["wheel"]
+    assert ignored.index("services/engine/kernels/native/prebuilt") > ignored.index("!services")
 
 
 def test_every_image_of_the_compose_file_is_a_target_of_the_dockerfile(compose: dict[str, Any]) -> None:
