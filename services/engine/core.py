@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -177,7 +178,7 @@ class EngineCore:
                 return {}
             log.warning("step failed, running its sequences one by one", num_sequences=len(items), error=str(error))
             return {key: row for item in items for key, row in self._run([item], probe).items()}
-        ends = np.cumsum([item.num_sampled for item in items])
+        ends = accumulate(item.num_sampled for item in items)
         return {
             item.sequence.sequence_id: rows[end - item.num_sampled : end] for item, end in zip(items, ends, strict=True)
         }

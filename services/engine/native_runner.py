@@ -73,7 +73,7 @@ def _by_mode(items: Sequence[WorkItem], mode: Mode | None) -> dict[Mode | None, 
 def build_native_batch(items: Sequence[WorkItem]) -> Batch:
     """Rows in the order of `items`; the wanted logits likewise.
 
-    Python's own arrays grow item by item at a tenth of what numpy takes for arrays of a few elements.
+    Python's own arrays take a tenth of numpy's time for a few elements.
     """
     token_ids, positions, sequences, page_starts, pages, sample_rows = (array("i") for _ in range(6))
     for index, item in enumerate(items):
@@ -84,14 +84,10 @@ def build_native_batch(items: Sequence[WorkItem]) -> Batch:
         sequences.extend(repeat(index, item.num_rows))
         sample_rows.extend(range(len(token_ids) - item.num_sampled, len(token_ids)))
     return Batch(
-        token_ids=_viewed(token_ids),
-        positions=_viewed(positions),
-        sequences=_viewed(sequences),
-        page_starts=_viewed(page_starts),
-        pages=_viewed(pages),
-        sample_rows=_viewed(sample_rows),
+        token_ids=token_ids,
+        positions=positions,
+        sequences=sequences,
+        page_starts=page_starts,
+        pages=pages,
+        sample_rows=sample_rows,
     )
-
-
-def _viewed(values: array[int]) -> npt.NDArray[np.int32]:
-    return np.frombuffer(values, dtype=np.int32)

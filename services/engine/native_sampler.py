@@ -11,6 +11,7 @@ from collections.abc import Sequence as Seq
 import numpy as np
 import numpy.typing as npt
 
+from services.engine.kernels.native.address import address_of
 from services.engine.kernels.native.c_interface import CDraw
 from services.engine.kernels.native.library import KernelLibrary
 from services.engine.logits import Row
@@ -66,7 +67,7 @@ class NativeSampler:
         num_top = min(num_top, len(row))
         tokens, values = np.empty(num_top, np.int32), np.empty(num_top, np.float64)
         failed = self._library.c.sm_logprobs(
-            _address(row), len(row), token, num_top, ctypes.byref(logprob), tokens.ctypes.data, values.ctypes.data
+            address_of(row), len(row), token, num_top, ctypes.byref(logprob), tokens.ctypes.data, values.ctypes.data
         )
         if failed:
             raise MemoryError("the sampler found no memory")
@@ -110,10 +111,6 @@ def _fill(target: CDraw, draw: Draw) -> list[object]:
 
 
 def _fill_plain(target: CDraw, row: Row) -> list[object]:
-    target.logits, target.allowed, target.is_modified, target.temperature = _address(row), None, 0, 0.0
+    assert row.dtype == np.float32, row.dtype
+    target.logits, target.allowed, target.is_modified, target.temperature = address_of(row), None, 0, 0.0
     return [row]
-
-
-def _address(row: Row) -> int:
-    assert row.dtype == np.float32 and row.flags.c_contiguous, "logits are contiguous floats"  # noqa: PT018  one claim
-    return int(row.__array_interface__["data"][0])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 
 class Part(enum.IntEnum):
@@ -20,18 +19,29 @@ class Part(enum.IntEnum):
     SAMPLE = 4
 
 
-@dataclass
 class StageSeconds:
-    """Time booked per part."""
-
-    by_part: list[float]
+    """Time booked per part. Steps of the same shares are divided together: one addition for most steps."""
 
     def __init__(self) -> None:
-        self.by_part = [0.0] * len(Part)
+        self._by_part = [0.0] * len(Part)
+        self._shares: tuple[float, ...] = ()
+        self._undivided_s = 0.0
 
     def add(self, seconds: float, shares: tuple[float, ...]) -> None:
-        for part, share in enumerate(shares):
-            self.by_part[part] += seconds * share
+        if shares is not self._shares:
+            self._divide()
+            self._shares = shares
+        self._undivided_s += seconds
+
+    @property
+    def by_part(self) -> list[float]:
+        self._divide()
+        return self._by_part
+
+    def _divide(self) -> None:
+        for part, share in enumerate(self._shares):
+            self._by_part[part] += self._undivided_s * share
+        self._undivided_s = 0.0
 
 
 class Probe:

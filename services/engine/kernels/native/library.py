@@ -5,26 +5,31 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
+from array import array
 from collections.abc import Callable, Mapping
 from ctypes import byref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from services.engine.kernels.native.address import address_of
 from services.engine.kernels.native.build import KernelsUnavailable, Level, built_library, supported_levels
 from services.engine.kernels.native.c_interface import SAMPLING_SIGNATURES, SIGNATURES, CBatch, CLayer, CShape
 
 Floats = npt.NDArray[np.float32]
-Int32s = npt.NDArray[np.int32]
+Int32s: TypeAlias = "npt.NDArray[np.int32] | array[int]"
+"""C's 32-bit integers, as numpy's array or as Python's of type `i`."""
 
 FORMATS: Mapping[str, int] = {"Q4_0": 0, "Q4_1": 1, "Q8_0": 2}
 """GGML type names of the weights that the kernels multiply with."""
 KV_FORMATS: Mapping[str, int] = {"bfloat16": 0, "int8": 1}
 BLOCK_ROWS = 16
 GROUP = 32
+FEW = 32
+"""Up to so many numbers Python looks through faster than it calls numpy."""
 ONE_REFERENCE = 2
 """What `sys.getrefcount` says of an object that only an attribute refers to: its argument counts as well."""
 MAX_WEIGHT_SETS = 4
@@ -198,13 +203,13 @@ class Decoder:
         `seconds`: [5], the step's parts are added to it.
         """
         weight_set = 0 if weights is None else self._sets[weights]
-        assert int(batch.positions.max()) < self._num_positions, "a position beyond the rotary tables"
-        assert int(batch.pages.max()) < self._shape.num_pages, "a page beyond the pool"
+        assert all(map(_is_int32, vars(batch).values())), "integers of another size"
+        assert _largest(batch.positions) < self._num_positions, "a position beyond the rotary tables"
+        assert _largest(batch.pages) < self._shape.num_pages, "a page beyond the pool"
         logits = self._room_for_logits(len(batch.sample_rows))
-        arrays = [_array(values, np.int32) for values in vars(batch).values()]
-        values = CBatch(len(batch.token_ids), len(batch.sample_rows), *(array.ctypes.data for array in arrays))
+        values = CBatch(len(batch.token_ids), len(batch.sample_rows), *map(address_of, vars(batch).values()))
         times = None if seconds is None else seconds.ctypes.data
-        _check(self._c.sm_decoder_step(self._handle, weight_set, byref(values), logits.ctypes.data, times))
+        _check(self._c.sm_decoder_step(self._handle, weight_set, byref(values), address_of(logits), times))
         return logits
 
     def _room_for_logits(self, num_samples: int) -> Floats:
@@ -245,6 +250,15 @@ def _free_with(owner: object, free: Callable[[int], None], handle: int) -> None:
 def _array(values: npt.NDArray[Any], dtype: type[Any]) -> npt.NDArray[Any]:
     assert values.dtype == dtype, values.dtype
     return np.ascontiguousarray(values)
+
+
+def _is_int32(values: Int32s) -> bool:
+    return values.typecode == "i" if isinstance(values, array) else values.dtype == np.int32
+
+
+def _largest(values: Int32s) -> int:
+    """The largest of at least one."""
+    return max(values) if len(values) <= FEW else int(np.frombuffer(values, np.int32).max())
 
 
 def _made(handle: int | None) -> int:
