@@ -11,14 +11,44 @@ from engine_support import EOS, VOCAB, Results, make_sequence
 from hypothesis import strategies as st
 
 from services.engine.core import EngineCore
+from services.engine.draft_run import DraftRun
+from services.engine.drafting import Fit
 from services.engine.ending import Ending
 from services.engine.modes import Mode
 from services.engine.sampling_params import SamplingParams
+from services.engine.scheduler import WorkItem
 from services.engine.sequence import Sequence
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.runtime.errors import InvalidRequest
 
 ABORT = Ending(common_pb2.FINISH_REASON_ABORT)
+
+
+class Guesses:
+    """Guesses up to `most` tokens: those of `answers` where there are some, but each wrong with `wrong` probability."""
+
+    def __init__(self, answers: dict[str, list[int]], *, most: int = 6, wrong: float = 0.0, seed: int = 0) -> None:
+        self._answers = answers
+        self._most, self._wrong = most, wrong
+        self._random = random.Random(seed)
+        self.accepted: list[int] = []
+        self.num_drafted = 0
+
+    def add_drafts(self, items: Seq[WorkItem], fit: Fit) -> list[WorkItem]:
+        return [fit(item, self._guess(item.sequence)) if item.sequence.takes_drafts else item for item in items]
+
+    def measured(self, runs: Seq[DraftRun], num_rows: int, seconds: float) -> None:
+        self.accepted += [run.num_accepted for run in runs if run.item.drafts]
+        self.num_drafted += sum(len(run.item.drafts) for run in runs)
+
+    def forget(self, sequence: Sequence) -> None:
+        pass
+
+    def _guess(self, sequence: Sequence) -> list[int]:
+        right = self._answers.get(sequence.sequence_id, [])[sequence.num_output :][
+            : self._random.randint(0, self._most)
+        ]
+        return [self._random.randrange(VOCAB) if self._random.random() < self._wrong else token for token in right]
 
 
 class Steps:

@@ -30,7 +30,10 @@ def core_of(runner: FakeRunner, num_pages: int, *, lookup: bool = False, max_run
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_precise_answer_takes_fewer_passes_of_the_precise_weights(temperature: float) -> None:
+def test_a_precise_answer_takes_fewer_passes_of_the_precise_weights(
+    temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.engine.progressive.even_length", lambda *_: 3)
     runner, plain = FakeRunner(16), FakeRunner(16)
     core, plain_core = core_of(runner, 16), make_core(plain, 16)
     params = SamplingParams(temperature=temperature, seed=4)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from services.engine.config import SpeculationConfig
 from services.engine.core import EngineCore
+from services.engine.draft_policy import StepCost
 from services.engine.drafting import NoDrafting
 from services.engine.make_drafting import make_drafting
 from services.engine.modes import Mode
@@ -41,6 +42,13 @@ def test_the_answer_is_that_of_plain_decoding_for_any_parameters_and_grammar(
         assert same(results, run_to_end(plain_core), str(number))
 
 
+@pytest.fixture
+def prior_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps cost what is assumed before any was measured: the fake model's own time decides nothing."""
+    monkeypatch.setattr(StepCost, "measured", lambda *_: None)
+
+
+@pytest.mark.usefixtures("prior_costs")
 def test_an_answer_that_copies_takes_fewer_steps() -> None:
     params = SamplingParams(temperature=0.0)
     core, plain = core_of(16, Speculation(16)), core_of(16, None)
@@ -54,6 +62,7 @@ def test_an_answer_that_copies_takes_fewer_steps() -> None:
     assert core.load().accepted_tokens == finished.accepted_tokens <= finished.draft_tokens == core.load().draft_tokens
 
 
+@pytest.mark.usefixtures("prior_costs")
 def test_what_a_grammar_forces_comes_in_one_step() -> None:
     class Forced(Steps):
         def _allowed(self, taken: Seq[int]) -> list[int]:
