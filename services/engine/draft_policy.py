@@ -92,6 +92,12 @@ def draft_lengths(chances: Sequence[Sequence[float]], num_rows: int, cost: Calla
     return lengths
 
 
+def can_pay(num_rows: int, most: int, cost: Callable[[int], float]) -> bool:
+    """Whether guesses that are all right would make a step of `num_rows` rows yield more for its cost."""
+    least = MIN_GAIN * num_rows / cost(num_rows)
+    return any((num_rows + number) / cost(num_rows + number) > least for number in range(1, most + 1))
+
+
 def even_length(chances: Sequence[float], draft_s: float, check_s: Callable[[int], float], most: int) -> int:
     """How many tokens to draft for each sequence, where a draft of all costs `draft_s` and the check `check_s(rows)`.
 

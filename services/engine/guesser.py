@@ -57,3 +57,4 @@ class Guesser:
             self._chances[source].saw(token == guessed)
             if token != guessed:
                 break
+        self.guess = Guess()

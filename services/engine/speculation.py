@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence as Seq
 
-from services.engine.draft_policy import PROBE_INTERVAL, StepCost, draft_lengths
+from services.engine.draft_policy import PROBE_INTERVAL, StepCost, can_pay, draft_lengths
 from services.engine.draft_run import DraftRun
 from services.engine.drafting import Fit
 from services.engine.guesser import MIN_CHANCE, Guesser
@@ -47,9 +47,19 @@ class Speculation:
         self._guessers.pop(sequence.sequence_id, None)
 
     def _drafts(self, mode: Mode | None, items: Seq[WorkItem]) -> list[Seq[int]]:
+        cost = self._costs[mode].of
+        probes = self._num_refused % PROBE_INTERVAL == PROBE_INTERVAL - 1  # the measured cost may be out of date
+        self._num_refused += 1
+        if not probes and not can_pay(len(items), self._max_draft_tokens, cost):
+            return [()] * len(items)
         guessers = [self._look(item.sequence) for item in items]
         chances = [guesser.chances() if guesser else [] for guesser in guessers]
-        lengths = self._lengths(chances, len(items), self._costs[mode])
+        likely = [own if own and own[0] >= MIN_CHANCE else () for own in chances]
+        lengths = draft_lengths(likely, len(items), cost) if any(likely) else [0] * len(items)
+        if any(lengths):
+            self._num_refused = 0
+        elif probes:
+            lengths = [min(1, len(own)) for own in likely]
         return [
             guesser.guess.tokens[:length] if guesser else () for guesser, length in zip(guessers, lengths, strict=True)
         ]
@@ -60,16 +70,3 @@ class Speculation:
         guesser = self._guessers.setdefault(sequence.sequence_id, Guesser())
         guesser.look(sequence, self._max_draft_tokens)
         return guesser
-
-    def _lengths(self, chances: Seq[Seq[float]], num_rows: int, cost: StepCost) -> list[int]:
-        likely = [own if own and own[0] >= MIN_CHANCE else () for own in chances]
-        if not any(likely):
-            return [0] * len(chances)
-        lengths = draft_lengths(likely, num_rows, cost.of)
-        if any(lengths):
-            self._num_refused = 0
-        else:
-            self._num_refused += 1
-            if self._num_refused % PROBE_INTERVAL == 0:  # the measured cost may be out of date
-                lengths = [min(1, len(own)) for own in likely]
-        return lengths

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.engine.draft_policy import Chance, StepCost, draft_lengths
+from services.engine.draft_policy import Chance, StepCost, can_pay, draft_lengths
 
 
 def linear(slope: float) -> Callable[[int], float]:
@@ -42,6 +42,12 @@ def test_rows_go_to_the_sequences_with_the_best_chances() -> None:
 
 def test_a_full_batch_is_left_alone_when_it_is_bound_by_computing() -> None:
     assert draft_lengths([[0.9] * 4] * 16, 16, lambda num_rows: 0.27 * num_rows) == [0] * 16
+
+
+def test_where_right_guesses_would_not_pay_none_are_looked_for() -> None:
+    assert can_pay(1, 16, linear(0.3))
+    assert can_pay(2, 1, lambda num_rows: 1.0 if num_rows <= 3 else 9.0)
+    assert not can_pay(16, 16, lambda num_rows: 0.27 * num_rows)
 
 
 @given(st.lists(st.lists(st.floats(0, 1), max_size=9), min_size=1, max_size=5), st.floats(0.01, 1.2))
