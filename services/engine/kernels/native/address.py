@@ -1,4 +1,4 @@
-"""Where an array lies in memory, found five times as fast as through `numpy.ndarray.ctypes`."""
+"""Where an array lies in memory, found three to five times as fast as through `numpy.ndarray.ctypes`."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ class Decoder:
         return logits
 
     def _room_for_logits(self, num_samples: int) -> Floats:
-        """Memory of an earlier step, once nobody holds a view of it: new pages cost as much as the head's work."""
+        """Memory of an earlier step, once nobody holds a view of it: the system clears new pages in each step."""
         size = num_samples * self._head_rows
         if self._logits.size < size or sys.getrefcount(self._logits) > ONE_REFERENCE:
             self._logits = np.empty(size, dtype=np.float32)
