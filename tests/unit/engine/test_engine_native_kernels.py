@@ -14,7 +14,7 @@ from services.engine.kernels.native.library import FORMATS, KV_FORMATS, KernelLi
 from stagemesh.models.store import ModelFiles
 
 Floats = npt.NDArray[np.float32]
-NUM_ROWS = (1, 3, 15, 16, 17, 63)
+NUM_ROWS = (1, 2, 3, 5, 15, 16, 17, 63)
 GROUP = 32
 
 
@@ -45,6 +45,14 @@ def in_eight_bits(x: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
     return values.reshape(x.shape), (largest[..., 0] / np.float32(127)).astype(np.float32)
 
 
+def as_multiplied(x: Floats, format_: str) -> npt.NDArray[np.float64]:
+    """What weights of this format are multiplied with: floats by bfloat16, their 8-bit form by the rest."""
+    if format_ == "BF16":
+        return x.astype(np.float64)
+    values, scales = in_eight_bits(x)
+    return values.astype(np.float64) * np.repeat(scales, GROUP, axis=1)
+
+
 def matrix(library: KernelLibrary, raw: npt.NDArray[np.uint8], format_: str, cols: int) -> Matrix:
     made = Matrix(library, format_, len(raw), cols)
     made.fill(raw, 0)
@@ -57,9 +65,7 @@ def test_matmul_is_the_product_with_dequantized_weights(library: KernelLibrary, 
     rng = np.random.default_rng(num_rows)
     raw = quantized(rng.normal(size=(80, 96)).astype(np.float32), format_)
     x = rng.normal(size=(num_rows, 96)).astype(np.float32) * rng.uniform(0.01, 10, (num_rows, 1)).astype(np.float32)
-    values, scales = in_eight_bits(x)
-    rounded = values.astype(np.float64) * np.repeat(scales, GROUP, axis=1)
-    expected = rounded @ dequantized(raw, format_).T.astype(np.float64)
+    expected = as_multiplied(x, format_) @ dequantized(raw, format_).T.astype(np.float64)
     found = matrix(library, raw, format_, 96).multiply(x)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(x).max() * 96)
 

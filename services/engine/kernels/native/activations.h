@@ -1,6 +1,6 @@
-// Rows of activations in 8 bits, one scale for each group of 32; and the norm that precedes them.
+// Rows of activations, in 8 bits with one scale for each group of 32 or in float; and the norm that precedes them.
 //
-// Rows lie in tiles of kTileRows that a matmul reads together: of each four columns, first those of the tile's first row,
+// 8-bit rows lie in tiles of kTileRows that a matmul reads together: of each four columns, first those of the tile's first row,
 // then those of its second, and so on. One pointer walks through a whole tile.
 #pragma once
 #include <cmath>
@@ -9,12 +9,20 @@
 
 constexpr int kQuads = kGroup / 4;  // four columns at a time
 
+// Rows that are not quantized.
+struct FloatRows {
+  const float* data = nullptr;
+  size_t stride = 0;
+  const float* row(int index) const { return data + index * stride; }
+};
+
 struct Activations {
   int groups = 0;
   Buffer<int8_t> values;   // [tiles, groups, kQuads, kTileRows, 4]
   Buffer<float> scales;    // [tiles, groups, kTileRows]
   Buffer<int32_t> totals;  // [tiles, groups, kTileRows]: sum of the values
   Buffer<float> sums;      // [tiles, groups, kTileRows]: scale × total, what a weight's minimum is multiplied by
+  FloatRows floats;        // the rows as they are: what bfloat16 weights are multiplied with
 
   void reserve(int rows, int cols) {
     groups = cols / kGroup;
@@ -74,4 +82,10 @@ inline void norm_quantize_row(const float* x, const float* weight, float eps, Ac
     }
     quantize_group(normed, out, row, group);
   }
+}
+
+// The same without quantization.
+inline void norm_row(const float* x, const float* weight, float eps, int size, float* out) {
+  const simd::Floats inverse = simd::splat(inverse_rms(x, size, eps));
+  for (int i = 0; i < size; i += 16) simd::store(out + i, simd::load(x + i) * inverse * simd::load(weight + i));
 }

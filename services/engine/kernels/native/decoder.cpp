@@ -10,6 +10,8 @@ std::vector<float> copied(const float* values, int count) {
   return values == nullptr ? std::vector<float>() : std::vector<float>(values, values + count);
 }
 
+simd::Floats silu(simd::Floats x) { return x / (simd::splat(1.0f) + simd::exp(simd::splat(0) - x)); }
+
 }  // namespace
 
 // Meets the other threads, and on thread 0 books the time since the last meeting.
@@ -103,9 +105,13 @@ void Decoder::reserve(const sm_batch& batch) {
   qkv_.reserve(rows * qkv_width());
   attended_.reserve(rows * attended_width());
   gated_.reserve(rows * shape_.ffn_size);
+  normed_.reserve(rows * shape_.hidden_size);
   hidden_.reserve(batch.num_rows, shape_.hidden_size);
   attended_q_.reserve(batch.num_rows, attended_width());
   gated_q_.reserve(batch.num_rows, shape_.ffn_size);
+  hidden_.floats = {normed_.data(), size_t(shape_.hidden_size)};
+  attended_q_.floats = {attended_.data(), size_t(attended_width())};
+  gated_q_.floats = {gated_.data(), size_t(shape_.ffn_size)};
   int longest = 0;
   for (int row = 0; row < batch.num_rows; ++row) longest = std::max(longest, batch.positions[row] + 1);
   max_tokens_ = size_t(longest + kPageTokens - 1) / kPageTokens * kPageTokens;
@@ -116,12 +122,13 @@ void Decoder::run_stages(int thread, Clock& clock) {
   embed(thread);
   clock.meet(kEmbed);
   for (int index = 0; index < shape_.num_layers; ++index) {
-    norm(weights_->layers[index].attention_norm, thread);
+    const Layer& layer = weights_->layers[index];
+    norm(layer.attention_norm, *layer.qkv, thread);
     clock.meet(kNorm);
     attention_stages(index, thread, clock);
-    norm(weights_->layers[index].ffn_norm, thread);
+    norm(layer.ffn_norm, *layer.gate_up, thread);
     clock.meet(kNorm);
-    mlp_stages(weights_->layers[index], thread, clock);
+    mlp_stages(layer, thread, clock);
   }
   head_stages(thread, clock);
 }
@@ -134,7 +141,7 @@ void Decoder::attention_stages(int index, int thread, Clock& clock) {
   clock.meet(kAttend);
   attend(index, thread);
   clock.meet(kAttend);
-  quantize(attended_.data(), attended_width(), attended_q_, thread);
+  quantize(attended_.data(), *layer.output, attended_q_, thread);
   clock.meet(kAttend);
   project_onto_rows(*layer.output, attended_q_, layer.output_bias, thread);
   clock.meet(kAttend);
@@ -143,7 +150,7 @@ void Decoder::attention_stages(int index, int thread, Clock& clock) {
 void Decoder::mlp_stages(const Layer& layer, int thread, Clock& clock) {
   gated(layer, thread);
   clock.meet(kMlp);
-  quantize(gated_.data(), shape_.ffn_size, gated_q_, thread);
+  quantize(gated_.data(), *layer.down, gated_q_, thread);
   clock.meet(kMlp);
   project_onto_rows(*layer.down, gated_q_, {}, thread);
   clock.meet(kMlp);
@@ -151,11 +158,10 @@ void Decoder::mlp_stages(const Layer& layer, int thread, Clock& clock) {
 
 // The norm and the head of the rows that are sampled from.
 void Decoder::head_stages(int thread, Clock& clock) {
-  for (int i = thread; i < batch_->num_samples; i += pool_.num_threads())
-    norm_quantize_row(x_.data() + size_t(batch_->sample_rows[i]) * shape_.hidden_size, weights_->norm.data(),
-                      shape_.rms_norm_eps, hidden_, i);
-  clock.meet(kNorm);
   const PackedMatrix& head = *weights_->head;
+  for (int i = thread; i < batch_->num_samples; i += pool_.num_threads())
+    norm_row(batch_->sample_rows[i], weights_->norm.data(), head, i);
+  clock.meet(kNorm);
   const Share blocks = share(head.num_blocks(), thread);
   matmul(head, hidden_, batch_->num_samples, blocks.begin, blocks.end, scratch_[thread].matmul,
          [&](int block, int row, simd::Floats sixteen) {
@@ -169,13 +175,21 @@ void Decoder::embed(int thread) {
     weights_->embedding->dequantize_row(batch_->token_ids[row], x_.data() + size_t(row) * shape_.hidden_size);
 }
 
-void Decoder::norm(const std::vector<float>& weight, int thread) {
+void Decoder::norm(const std::vector<float>& weight, const PackedMatrix& consumer, int thread) {
   for (int row = thread; row < batch_->num_rows; row += pool_.num_threads())
-    norm_quantize_row(x_.data() + size_t(row) * shape_.hidden_size, weight.data(), shape_.rms_norm_eps, hidden_, row);
+    norm_row(row, weight.data(), consumer, row);
 }
 
-void Decoder::quantize(const float* rows, int cols, Activations& out, int thread) {
-  const int groups = cols / kGroup;
+void Decoder::norm_row(int from, const float* weight, const PackedMatrix& consumer, int to) {
+  const float* row = x_.data() + size_t(from) * shape_.hidden_size;
+  if (consumer.is_bf16())
+    ::norm_row(row, weight, shape_.rms_norm_eps, shape_.hidden_size, normed_.data() + size_t(to) * shape_.hidden_size);
+  else norm_quantize_row(row, weight, shape_.rms_norm_eps, hidden_, to);
+}
+
+void Decoder::quantize(const float* rows, const PackedMatrix& consumer, Activations& out, int thread) {
+  if (consumer.is_bf16()) return;
+  const int groups = consumer.groups();
   const Share mine = share(batch_->num_rows * groups, thread);  // by group, so that a single row is shared as well
   for (int at = mine.begin; at < mine.end; ++at)
     quantize_group(rows + size_t(at) * kGroup, out, at / groups, at % groups);
@@ -259,7 +273,6 @@ void Decoder::gated(const Layer& layer, int thread) {
   const Share blocks = share(layer.gate_up->num_blocks() / 2, thread);
   matmul_pairs(*layer.gate_up, hidden_, batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
                [&](int block, int row, simd::Floats gate, simd::Floats up) {
-    const simd::Floats silu = gate / (simd::splat(1.0f) + simd::exp(simd::splat(0) - gate));
-    simd::store(gated_.data() + size_t(row) * shape_.ffn_size + block * kBlockRows, silu * up);
+    simd::store(gated_.data() + size_t(row) * shape_.ffn_size + block * kBlockRows, silu(gate) * up);
   });
 }

@@ -51,8 +51,10 @@ class Decoder {
   void head_stages(int thread, Clock& clock);
 
   void embed(int thread);
-  void norm(const std::vector<float>& weight, int thread);
-  void quantize(const float* rows, int cols, Activations& out, int thread);
+  // Both make the rows what `consumer` is multiplied with: in 8 bits, or as they are for bfloat16 weights.
+  void norm(const std::vector<float>& weight, const PackedMatrix& consumer, int thread);
+  void norm_row(int from, const float* weight, const PackedMatrix& consumer, int to);
+  void quantize(const float* rows, const PackedMatrix& consumer, Activations& out, int thread);
   void project(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, float* out, int thread);
   void project_onto_rows(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, int thread);
   void rotate_and_write(int index, int thread);
@@ -82,6 +84,7 @@ class Decoder {
   Buffer<float> qkv_;       // [N, qkv width]
   Buffer<float> attended_;  // [N, heads × D]
   Buffer<float> gated_;     // [N, F]
+  Buffer<float> normed_;    // [N, H] what bfloat16 weights are multiplied with
   Activations hidden_, attended_q_, gated_q_;
   std::vector<Scratch> scratch_;        // by thread
   std::atomic<int64_t> read_{0};        // keeps the compiler from leaving out a read pass

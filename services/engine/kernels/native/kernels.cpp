@@ -65,7 +65,8 @@ int32_t sm_matmul(const sm_matrix* m, const float* x, int32_t num_rows, float* o
     const PackedMatrix& w = of(m);
     Activations quantized;
     quantized.reserve(num_rows, w.groups() * kGroup);
-    for (int row = 0; row < num_rows; ++row) quantize_row(x + size_t(row) * w.groups() * kGroup, quantized, row);
+    quantized.floats = {x, size_t(w.groups()) * kGroup};
+    for (int row = 0; row < num_rows; ++row) quantize_row(quantized.floats.row(row), quantized, row);
     MatmulScratch scratch;
     matmul(w, quantized, num_rows, 0, w.num_blocks(), scratch, [&](int block, int row, simd::Floats sixteen) {
       simd::store(out + size_t(row) * w.rows() + block * kBlockRows, sixteen);

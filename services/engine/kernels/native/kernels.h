@@ -43,7 +43,7 @@ typedef struct sm_batch {
   const int32_t *sample_rows;           /* [num_samples] rows whose logits are wanted, ascending */
 } sm_batch;
 
-/* format: 0 Q4_0, 1 Q4_1, 2 Q8_0, in GGUF's block layout. rows are rounded up to 16. */
+/* format: 0 Q4_0, 1 Q4_1, 2 Q8_0, 3 BF16, in GGUF's block layout. rows are rounded up to 16. */
 sm_matrix* sm_matrix_new(int32_t format, int32_t rows, int32_t cols);
 void sm_matrix_fill(sm_matrix*, const uint8_t* raw, int32_t num_rows, int32_t first_block, int32_t block_step);
 size_t sm_matrix_bytes(const sm_matrix*);

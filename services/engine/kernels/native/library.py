@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float32]
 Int32s: TypeAlias = "npt.NDArray[np.int32] | array[int]"
 """C's 32-bit integers, as numpy's array or as Python's of type `i`."""
 
-FORMATS: Mapping[str, int] = {"Q4_0": 0, "Q4_1": 1, "Q8_0": 2}
+FORMATS: Mapping[str, int] = {"Q4_0": 0, "Q4_1": 1, "Q8_0": 2, "BF16": 3}
 """GGML type names of the weights that the kernels multiply with."""
 KV_FORMATS: Mapping[str, int] = {"bfloat16": 0, "int8": 1}
 BLOCK_ROWS = 16
@@ -93,7 +93,7 @@ class Matrix:
         return out
 
     def multiply(self, x: Floats) -> Floats:
-        """[n, cols] → [n, rows], with activations in 8 bits"""
+        """[n, cols] → [n, rows], with activations in 8 bits, or as they are for BF16"""
         x = _array(x, np.float32)
         assert x.shape[1:] == (self.cols,), x.shape
         out = np.empty((len(x), self.rows), dtype=np.float32)

@@ -5,6 +5,7 @@
 #pragma once
 #include <algorithm>
 
+#include "matmul_bf16.h"
 #include "matmul_quantized.h"
 
 // Row block `index` for `count` rows of activations from `row` on, the first of a tile; count ≤ kTileRows. `panel` is the
@@ -49,6 +50,7 @@ inline void multiply_blocks(const PackedMatrix& w, int index, const Activations&
 template <class Emit>
 inline void matmul(const PackedMatrix& w, const Activations& x, int num_rows, int begin, int end, MatmulScratch& scratch,
                    Emit emit) {
+  if (w.is_bf16()) return bf16::matmul(w, x.floats, num_rows, begin, end, emit);
   for (int block = begin; block < end; ++block)
     multiply_blocks<1>(w, block, x, num_rows, scratch, [&](int row, const simd::Floats* out) { emit(block, row, *out); });
 }
@@ -57,6 +59,7 @@ inline void matmul(const PackedMatrix& w, const Activations& x, int num_rows, in
 template <class Emit>
 inline void matmul_pairs(const PackedMatrix& w, const Activations& x, int num_rows, int begin, int end,
                          MatmulScratch& scratch, Emit emit) {
+  if (w.is_bf16()) return bf16::matmul_pairs(w, x.floats, num_rows, begin, end, emit);
   for (int pair = begin; pair < end; ++pair)
     multiply_blocks<2>(w, pair, x, num_rows, scratch,
                        [&](int row, const simd::Floats* out) { emit(pair, row, out[0], out[1]); });

@@ -1,4 +1,4 @@
-// Quantized weights in the order in which the matmul reads them.
+// Weights in the order in which the matmul reads them.
 //
 // A block holds 16 rows × 32 columns (a group, which shares one scale in each row):
 //
@@ -6,8 +6,9 @@
 //          16 half floats: scales; 16 half floats: minimums.   weight = scale × nibble + minimum
 //   int8   8 × 64 bytes; byte 4r + j of the z-th: column 4z + j of row r, signed
 //          16 half floats: scales.                             weight = scale × byte
+//   bf16   16 × 64 bytes; half words 2r and 2r + 1 of the z-th: columns 2z and 2z + 1 of row r
 //
-// So 64 bytes times 4 activations is one dot-product instruction for 16 rows. Blocks of the same rows follow each other.
+// So 64 bytes of integers times 4 activations is one dot-product instruction for 16 rows. Blocks of the same rows follow each other.
 #pragma once
 #include <cstring>
 
@@ -17,7 +18,7 @@
 constexpr int kBlockRows = 16;
 constexpr int kGroup = 32;
 
-enum class Format : int32_t { kQ4_0 = 0, kQ4_1 = 1, kQ8_0 = 2 };
+enum class Format : int32_t { kQ4_0 = 0, kQ4_1 = 1, kQ8_0 = 2, kBf16 = 3 };
 
 class PackedMatrix {
  public:
@@ -27,33 +28,42 @@ class PackedMatrix {
     data_ = Buffer<uint8_t>(size_t(num_blocks()) * groups_ * block_bytes());
   }
 
-  // Take `num_rows` rows of GGUF blocks; 16 rows at a time go to row blocks `first`, `first + step`, …
+  // Take `num_rows` rows of GGUF blocks (of bfloat16 values for kBf16); 16 rows at a time go to row blocks `first`, `first + step`, …
   void fill(const uint8_t* raw, int num_rows, int first, int step) {
     const size_t row_bytes = size_t(groups_) * raw_bytes();
     for (int row = 0; row < num_rows; ++row)
       for (int group = 0; group < groups_; ++group) {
         uint8_t* block = data_.data() + at(first + row / kBlockRows * step, group);
         const uint8_t* from = raw + row * row_bytes + group * raw_bytes();
-        is_int4() ? put_int4(block, row % kBlockRows, from) : put_int8(block, row % kBlockRows, from);
+        put(block, row % kBlockRows, from);
       }
   }
 
   const uint8_t* block(int index, int group) const { return data_.data() + at(index, group); }
-  bool is_int4() const { return format_ != Format::kQ8_0; }
+  bool is_int4() const { return format_ == Format::kQ4_0 || format_ == Format::kQ4_1; }
+  bool is_bf16() const { return format_ == Format::kBf16; }  // multiplied with activations in float
   int rows() const { return rows_; }
   int groups() const { return groups_; }
   int num_blocks() const { return rows_ / kBlockRows; }
-  size_t block_bytes() const { return is_int4() ? kInt4Block : kInt8Block; }
+  size_t block_bytes() const { return is_bf16() ? kBf16Block : is_int4() ? kInt4Block : kInt8Block; }
   size_t num_bytes() const { return data_.size(); }
 
   // One row as floats.
   void dequantize_row(int row, float* out) const;
 
-  static constexpr size_t kInt4Block = 4 * 64 + 2 * 32, kInt8Block = 8 * 64 + 32;
+  static constexpr size_t kInt4Block = 4 * 64 + 2 * 32, kInt8Block = 8 * 64 + 32, kBf16Block = 16 * 64;
 
  private:
   size_t at(int index, int group) const { return (size_t(index) * groups_ + group) * block_bytes(); }
-  size_t raw_bytes() const { return format_ == Format::kQ4_0 ? 18 : format_ == Format::kQ4_1 ? 20 : 34; }
+  size_t raw_bytes() const {
+    return format_ == Format::kQ4_0 ? 18 : format_ == Format::kQ4_1 ? 20 : format_ == Format::kQ8_0 ? 34 : 2 * kGroup;
+  }
+
+  void put(uint8_t* block, int row, const uint8_t* from) const {
+    if (is_bf16()) put_bf16(block, row, from);
+    else if (is_int4()) put_int4(block, row, from);
+    else put_int8(block, row, from);
+  }
 
   // GGUF: scale, [minimum,] 16 bytes with columns 0-15 low and 16-31 high.
   void put_int4(uint8_t* block, int row, const uint8_t* from) const {
@@ -81,6 +91,10 @@ class PackedMatrix {
     std::memcpy(block + 512 + 2 * row, from, 2);
   }
 
+  static void put_bf16(uint8_t* block, int row, const uint8_t* from) {
+    for (int z = 0; z < kGroup / 2; ++z) std::memcpy(block + 64 * z + 4 * row, from + 4 * z, 4);
+  }
+
   Format format_;
   int rows_, groups_;
   Buffer<uint8_t> data_;
@@ -92,11 +106,22 @@ inline float half_at(const uint8_t* p, int index) {
   return _cvtsh_ss(half);
 }
 
+inline float bf16_at(const uint8_t* p) {
+  uint16_t half;
+  std::memcpy(&half, p, 2);
+  const uint32_t bits = uint32_t(half) << 16;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
 inline void PackedMatrix::dequantize_row(int row, float* out) const {
   const int r = row % kBlockRows;
   for (int group = 0; group < groups_; ++group, out += kGroup) {
     const uint8_t* from = block(row / kBlockRows, group);
-    if (is_int4()) {
+    if (is_bf16()) {
+      for (int col = 0; col < kGroup; ++col) out[col] = bf16_at(from + col / 2 * 64 + 4 * r + col % 2 * 2);
+    } else if (is_int4()) {
       const float scale = half_at(from + 256, r), minimum = half_at(from + 288, r);
       for (int col = 0; col < kGroup; ++col) {
         const uint8_t both = from[col / 8 * 64 + 4 * r + col % 4];

@@ -101,6 +101,18 @@ inline Floats load_int8(const int8_t* p) {
                     _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))});
 }
 
+// Of 16 pairs of bfloat16 the first of each, or the second.
+inline Floats load_bf16_first(const uint8_t* p) {
+  const __m256i lo = _mm256_loadu_si256((const __m256i*)p), hi = _mm256_loadu_si256((const __m256i*)(p + 32));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
+}
+
+inline Floats load_bf16_second(const uint8_t* p) {
+  const __m256i lo = _mm256_loadu_si256((const __m256i*)p), hi = _mm256_loadu_si256((const __m256i*)(p + 32));
+  const __m256i high = _mm256_set1_epi32(int32_t(0xffff0000));
+  return {_mm256_castsi256_ps(_mm256_and_si256(lo, high)), _mm256_castsi256_ps(_mm256_and_si256(hi, high))};
+}
+
 // Values within [-128, 127].
 inline void store_bytes(int8_t* p, Ints a) {
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);

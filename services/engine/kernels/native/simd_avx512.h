@@ -58,6 +58,15 @@ inline Floats load_int8(const int8_t* p) {
   return to_floats({_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p))});
 }
 
+// Of 16 pairs of bfloat16 the first of each, or the second.
+inline Floats load_bf16_first(const uint8_t* p) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16))};
+}
+
+inline Floats load_bf16_second(const uint8_t* p) {
+  return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(int32_t(0xffff0000))))};
+}
+
 // Values within [-128, 127].
 inline void store_bytes(int8_t* p, Ints a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(a.v)); }
 
