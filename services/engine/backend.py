@@ -13,7 +13,6 @@ from services.engine.native_sampler import NativeSampler
 from services.engine.runner import Backend, Sizes
 from services.engine.weights.native_weights import load_native
 from stagemesh.models.errors import UnsupportedModel
-from stagemesh.models.gguf_file import open_gguf
 from stagemesh.models.model_config import TransformerConfig
 from stagemesh.models.store import ModelFiles
 from stagemesh.runtime.config import ConfigError
@@ -40,7 +39,7 @@ def load_backend(files: ModelFiles, model: TransformerConfig, config: EngineConf
             raise BackendUnavailable(f"engine.backend is `torch`, and PyTorch is not installed: {INSTALL_TORCH}")
         return _load_torch(files, model, config, sizes)
     try:
-        return _load_native(files, model, sizes)
+        return _load_native(files, model, config, sizes)
     except (BackendUnavailable, UnsupportedModel) as error:
         if config.backend == "native":
             raise
@@ -61,21 +60,22 @@ def _load_torch(files: ModelFiles, model: TransformerConfig, config: EngineConfi
     return load_torch(files, model, config.dtype, sizes)
 
 
-def _load_native(files: ModelFiles, model: TransformerConfig, sizes: Sizes) -> Backend:
-    if files.kind != "gguf":
-        raise UnsupportedModel(f"{files.path}: the native kernels need a GGUF file")
+def _load_native(files: ModelFiles, model: TransformerConfig, config: EngineConfig, sizes: Sizes) -> Backend:
     try:
         library = load_kernels(files.cache_dir / "kernels")
     except KernelsUnavailable as error:
         raise BackendUnavailable(str(error)) from None
     decoder = load_native(
-        open_gguf(files.path),
+        files,
         model,
         library,
         num_positions=sizes.context_length,
         num_pages=sizes.num_pages,
         threads=sizes.num_threads,
         kv_dtype=sizes.kv_dtype,
+        modes=config.modes,
+        turbo=config.turbo_weights,
+        cache_mb=config.weight_cache_mb,
     )
     return Backend(
         name=f"native-{library.level.name}",

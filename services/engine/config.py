@@ -6,9 +6,11 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
+from services.engine.modes import Mode
 from stagemesh.runtime.config import Section
 
 KvDtype = Literal["bfloat16", "int8"]
+WeightFormat = Literal["int4", "int8", "bf16"]
 
 
 class ConstraintConfig(Section):
@@ -52,6 +54,22 @@ class ProgressivePrecisionConfig(Section):
     """A token whose logit leads the next by less is chosen by the precise weights, whatever it is."""
 
 
+class WeightFormats(Section):
+    """What the `turbo` mode quantizes a model's matrices to, unless its file holds 4- or 8-bit weights already.
+
+    `int4`: a scale and a minimum for each 32 weights; `int8`: a scale for each 32; `bf16`: rounded to bfloat16.
+    """
+
+    embedding: WeightFormat = "int8"
+    """The embedding, where it is not the output head as well."""
+    head: WeightFormat = "int8"
+    """The output head; four bits here cost several percent of perplexity."""
+    attention: WeightFormat = "int8"
+    """Projections to queries, keys and values, and from the attention's output."""
+    mlp: WeightFormat = "int4"
+    """The gated layers, most of a model's weights."""
+
+
 class EngineConfig(Section):
     """One engine process serves one model."""
 
@@ -60,9 +78,18 @@ class EngineConfig(Section):
     model: str = ""
     """Name or alias of the model; empty for the mesh's default."""
     backend: Literal["auto", "native", "torch"] = "auto"
-    """`native`: C++ kernels on 4- or 8-bit weights, for GGUF models on x86-64 Linux with AVX2; where they did not come
-    compiled, a C++ compiler builds them on first use. `torch`: exact in `dtype`, several times slower, needs the extra
+    """`native`: C++ kernels on 4-, 8- or 16-bit weights, on x86-64 Linux with AVX2; where they did not come compiled, a
+    C++ compiler builds them on first use. `torch`: exact in `dtype`, several times slower, needs the extra
     `stagemesh[torch]`. `auto`: native where it can run, else torch where it is installed."""
+    modes: tuple[Mode, ...] = Field(default=("standard",), min_length=1)
+    """Precisions that the native kernels hold the weights in, each in memory of its own unless two are alike: `turbo`
+    (4-bit weights with an 8-bit head), `standard` (8-bit weights), `precise` (bfloat16 weights and float activations).
+    A GGUF file's 4- and 8-bit weights are taken as they are by the first two. PyTorch has `precise` alone."""
+    default_mode: Mode | None = None
+    """The mode of requests that ask for none; by default the first of `modes`."""
+    turbo_weights: WeightFormats = WeightFormats()
+    weight_cache_mb: int = Field(default=20_000, ge=0)
+    """How much disk the model folder gives to weights that were quantized when they were loaded; 0 keeps none."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """What weights, activations and KV pages are held in by the torch backend."""
     threads: PositiveInt | Literal["auto"] = "auto"

@@ -32,7 +32,7 @@ class NativeRunner:
 
     def run(self, items: Sequence[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
         seconds = np.zeros(len(Part)) if probe.measures else None
-        by_mode = _by_mode(items, mode)
+        by_mode = self._by_mode(items, mode)
         if len(by_mode) == 1:
             ((chosen, members),) = by_mode.items()
             logits = self._decoder.step(build_native_batch(members), seconds, chosen)
@@ -43,7 +43,7 @@ class NativeRunner:
         return logits[:, : self._vocab_size]
 
     def _run_in_turn(
-        self, items: Sequence[WorkItem], by_mode: Mapping[Mode | None, list[WorkItem]], seconds: Seconds | None
+        self, items: Sequence[WorkItem], by_mode: Mapping[str, list[WorkItem]], seconds: Seconds | None
     ) -> npt.NDArray[np.float32]:
         """A pass for each mode; the rows in the order of `items` again."""
         rows: dict[str, npt.NDArray[np.float32]] = {}
@@ -58,16 +58,15 @@ class NativeRunner:
         """Read what a step of one row reads of the weights, and compute nothing; gives the number of bytes."""
         return self._decoder.read_pass(mode)
 
+    def _by_mode(self, items: Sequence[WorkItem], mode: Mode | None) -> dict[str, list[WorkItem]]:
+        groups: dict[str, list[WorkItem]] = {}
+        for item in items:
+            groups.setdefault(mode or item.sequence.mode or self._decoder.weights[0], []).append(item)
+        return groups
+
     def zero(self, pages: Sequence[int]) -> None:
         for page in pages:
             self._decoder.zero_page(page)
-
-
-def _by_mode(items: Sequence[WorkItem], mode: Mode | None) -> dict[Mode | None, list[WorkItem]]:
-    groups: dict[Mode | None, list[WorkItem]] = {}
-    for item in items:
-        groups.setdefault(mode or item.sequence.mode, []).append(item)
-    return groups
 
 
 def build_native_batch(items: Sequence[WorkItem]) -> Batch:

@@ -17,6 +17,7 @@ from services.engine.kernels.torch_forms import TorchKernels
 from services.engine.kv_pool import KvPool
 from services.engine.model_runner import ModelRunner
 from services.engine.models.decoder import Decoder
+from services.engine.modes import Mode
 from services.engine.native_runner import NativeRunner
 from services.engine.native_sampler import NativeSampler
 from services.engine.runner import Runner
@@ -25,7 +26,6 @@ from services.engine.sequence import Sequence
 from services.engine.stages import Probe
 from services.engine.weights.load import load_weights
 from services.engine.weights.native_weights import load_native
-from stagemesh.models.gguf_file import open_gguf
 from stagemesh.models.model_config import TransformerConfig, load_model_config
 from stagemesh.models.store import ModelFiles
 
@@ -40,13 +40,18 @@ class Model:
         num_pages: int = 200,
         backend: str = "torch",
         threads: int = 1,
+        modes: tuple[Mode, ...] = ("turbo",),
+        runner: Runner | None = None,
         kernels: ReferenceKernels | None = None,
         dtype: str = "float32",
         kv_dtype: str = "bfloat16",
     ) -> None:
+        self.runner: Runner
         config = load_model_config(files)
-        if backend == "native":
-            self.runner: Runner = native_runner(files, config, num_pages, threads, kv_dtype)
+        if runner is not None:
+            self.runner = runner
+        elif backend == "native":
+            self.runner = native_runner(files, config, num_pages, threads, modes, kv_dtype)
         else:
             torch_dtype = getattr(torch, dtype)
             weights = load_weights(files, config, torch_dtype)
@@ -94,11 +99,11 @@ class Model:
 
 
 def native_runner(
-    files: ModelFiles, config: TransformerConfig, num_pages: int, threads: int, kv_dtype: str
+    files: ModelFiles, config: TransformerConfig, num_pages: int, threads: int, modes: tuple[Mode, ...], kv_dtype: str
 ) -> NativeRunner:
     library = load_kernels(files.cache_dir / "kernels")
     sizes = {"num_positions": config.context_length, "num_pages": num_pages, "threads": threads}
-    decoder = load_native(open_gguf(files.path), config, library, kv_dtype=kv_dtype, **sizes)
+    decoder = load_native(files, config, library, kv_dtype=kv_dtype, **sizes, modes=modes)
     return NativeRunner(decoder, config.vocab_size, NativeSampler(library))
 
 

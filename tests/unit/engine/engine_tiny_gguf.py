@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 import transformers
 
-from services.engine.weights import gguf_weights, safetensors_weights
+from services.engine.weights import gguf_names, hf_names
 from stagemesh.models.store import ModelFiles
 
 
@@ -69,16 +69,9 @@ def build_gguf(
 
 def _names(num_layers: int) -> list[tuple[str, str]]:
     """Names in transformers and in the file."""
-    ours = list(safetensors_weights.TOP_NAMES)
-    ours += [f"layers.{index}.{kind}" for index in range(num_layers) for kind in safetensors_weights.LAYER_NAMES]
-    return [(_theirs(name), gguf_weights.stored_name(name)) for name in ours]
-
-
-def _theirs(name: str) -> str:
-    if name in safetensors_weights.TOP_NAMES:
-        return safetensors_weights.TOP_NAMES[name]
-    _, index, kind = name.split(".")
-    return f"model.layers.{index}.{safetensors_weights.LAYER_NAMES[kind]}"
+    ours = list(hf_names.TOP_NAMES)
+    ours += [f"layers.{index}.{kind}" for index in range(num_layers) for kind in hf_names.LAYER_NAMES]
+    return [(hf_names.stored_name(name), gguf_names.stored_name(name)) for name in ours]
 
 
 def _random(like: torch.Tensor, stored: str) -> npt.NDArray[np.float32]:

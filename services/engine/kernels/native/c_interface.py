@@ -51,6 +51,7 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_matrix_fill": (None, (c_void_p, c_void_p, c_int32, c_int32, c_int32)),
     "sm_matrix_bytes": (c_size_t, (c_void_p,)),
     "sm_matrix_free": (None, (c_void_p,)),
+    "sm_convert": (None, (c_int32, c_int32, c_void_p, c_size_t, c_void_p)),
     "sm_decoder_new": (c_void_p, (POINTER(CShape), c_void_p, c_void_p)),
     "sm_decoder_set_layer": (None, (c_void_p, c_int32, c_int32, POINTER(CLayer))),
     "sm_decoder_set_ends": (None, (c_void_p, c_int32, c_void_p, c_void_p, c_void_p)),

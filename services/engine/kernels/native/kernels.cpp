@@ -1,6 +1,7 @@
 // The C interface around the classes.
 #include "kernels.h"
 
+#include "convert.h"
 #include "decoder.h"
 
 namespace {
@@ -37,6 +38,9 @@ void sm_matrix_fill(sm_matrix* m, const uint8_t* raw, int32_t num_rows, int32_t 
 }
 size_t sm_matrix_bytes(const sm_matrix* m) { return of(m).num_bytes(); }
 void sm_matrix_free(sm_matrix* m) { delete &of(m); }
+void sm_convert(int32_t from, int32_t to, const uint8_t* raw, size_t num_values, uint8_t* out) {
+  convert(from, Format(to), raw, num_values / kGroup, out);
+}
 
 sm_decoder* sm_decoder_new(const sm_shape* shape, const float* cos, const float* sin) {
   Decoder* made = nullptr;

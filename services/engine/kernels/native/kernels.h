@@ -48,6 +48,8 @@ sm_matrix* sm_matrix_new(int32_t format, int32_t rows, int32_t cols);
 void sm_matrix_fill(sm_matrix*, const uint8_t* raw, int32_t num_rows, int32_t first_block, int32_t block_step);
 size_t sm_matrix_bytes(const sm_matrix*);
 void sm_matrix_free(sm_matrix*);
+/* Rows in GGUF's layout from one format (the above, 4 F16, 5 F32) to another (1, 2 or 3), quantized anew. */
+void sm_convert(int32_t from, int32_t to, const uint8_t* raw, size_t num_values, uint8_t* out);
 
 /* cos, sin: [num_positions, head_dim / 2] */
 sm_decoder* sm_decoder_new(const sm_shape*, const float* cos, const float* sin);
