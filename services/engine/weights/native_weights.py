@@ -77,7 +77,7 @@ def _shape(config: TransformerConfig, num_pages: int, threads: int) -> Shape:
 
 def _load_set(decoder: Decoder, packer: Packer, config: TransformerConfig, mode: Mode) -> None:
     for index in range(config.num_layers):
-        decoder.set_layer(mode, index, _layer(packer, config, mode, f"layers.{index}."))
+        decoder.set_layer(mode, index, _layer(packer, config, mode, index))
     vocab, hidden = config.vocab_size, config.hidden_size
     # A head that is the embedding is one matrix with it, in the head's format: every row of it is multiplied with.
     embedding = packer.stacked(mode, "head" if config.tied_embeddings else "embedding", ["embedding"], [vocab], hidden)
@@ -85,7 +85,8 @@ def _load_set(decoder: Decoder, packer: Packer, config: TransformerConfig, mode:
     decoder.set_ends(mode, embedding, head, packer.vector("norm", hidden))
 
 
-def _layer(packer: Packer, c: TransformerConfig, mode: Mode, p: str) -> Layer:
+def _layer(packer: Packer, c: TransformerConfig, mode: Mode, index: int) -> Layer:
+    p = f"layers.{index}."
     q_rows, kv_rows = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
     projections = {"q": q_rows, "k": kv_rows, "v": kv_rows}
     biases = [packer.vector(f"{p}{name}_bias", rows) for name, rows in projections.items()] if c.qkv_bias else []

@@ -38,7 +38,7 @@ class QuantizedCache:
         found = self._stored.get(key)
         if found is None:
             return None
-        if self._sums.get(key) != str(zlib.crc32(found.raw)):
+        if self._sums.get(key) != _checksum(found.raw):
             log.warning("cached weights are damaged and quantized again", path=str(self._path), tensor=key)
             del self._stored[key]
             return None
@@ -63,7 +63,7 @@ class QuantizedCache:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self._path.parent) as folder:
                 made = Path(folder) / self._path.name
-                save_file(entries, made, metadata={key: str(zlib.crc32(raw)) for key, raw in entries.items()})
+                save_file(entries, made, metadata={key: _checksum(raw) for key, raw in entries.items()})
                 os.replace(made, self._path)
             self._evict()
         except OSError as error:
@@ -80,7 +80,7 @@ class QuantizedCache:
         return dict(file.tensors), dict(file.metadata)
 
     def _is_sound(self, key: str, tensor: StoredTensor) -> bool:
-        return self._sums.get(key) == str(zlib.crc32(tensor.raw))
+        return self._sums.get(key) == _checksum(tensor.raw)
 
     def _evict(self) -> None:
         """Delete the files that were used longest ago until the rest fits."""
@@ -97,3 +97,7 @@ def _touch(path: Path) -> None:
         os.utime(path)
     except OSError:
         return  # not there, or not ours: it is only evicted earlier
+
+
+def _checksum(raw: Raw) -> str:
+    return str(zlib.crc32(np.ascontiguousarray(raw).data))

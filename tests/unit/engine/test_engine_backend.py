@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_models_support import folder_files
 
 from services.engine.backend import load_backend
 from services.engine.config import EngineConfig
@@ -59,10 +59,10 @@ def test_what_the_compiler_says_is_passed_on(monkeypatch: pytest.MonkeyPatch, tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_native_refuses_a_model_that_is_no_gguf_file(tmp_path: Path, default_model_files: ModelFiles) -> None:
-    config = load_model_config(default_model_files)
-    with pytest.raises(UnsupportedModel, match="GGUF"):
-        load_backend(folder_files(tmp_path), config, EngineConfig(backend="native", threads=1), SIZES)
+def test_native_refuses_widths_that_its_kernels_do_not_take(default_model_files: ModelFiles) -> None:
+    config = replace(load_model_config(default_model_files), ffn_size=100)
+    with pytest.raises(UnsupportedModel, match="ffn size that is a multiple of 32, not 100"):
+        load_backend(default_model_files, config, EngineConfig(backend="native", threads=1), SIZES)
 
 
 @pytest.mark.skipif(not supported_levels(), reason="the native kernels need AVX2")

@@ -176,7 +176,9 @@ class Loads:
     def logits(self, mode: Mode = "turbo", cache_mb: int = 1) -> Floats:
         sizes = {"num_positions": 128, "num_pages": 8, "threads": 1}
         decoder = load_native(self.files, self.config, self.library, **sizes, modes=(mode,), cache_mb=cache_mb)
-        model = Model(self.files, num_pages=8, runner=NativeRunner(decoder, self.config.vocab_size, NativeSampler(self.library)))
+        model = Model(
+            self.files, num_pages=8, runner=NativeRunner(decoder, self.config.vocab_size, NativeSampler(self.library))
+        )
         return model.logits(PROMPTS[:1])[0]
 
     def cached(self) -> list[Path]:
