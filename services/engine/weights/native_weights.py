@@ -48,7 +48,7 @@ def load_native(
     packer = Packer(library, tensors, turbo or WeightFormats(), cache)
     factors = packer.vector("frequency_factors", config.head_dim // 2) if _has_factors(config) else None
     cos, sin = rotary_tables(config, factors, num_positions)
-    decoder = Decoder(library, _shape(config, num_pages + 1, threads), cos, sin)
+    decoder = Decoder(library, _shape(config, num_pages + 1, threads, kv_dtype), cos, sin)
     for mode in modes:
         _load_set(decoder, packer, config, mode)
     cache.save()
@@ -61,7 +61,7 @@ def _tensors(files: ModelFiles, config: TransformerConfig) -> Tensors:
     return HfTensors(files.path, files.weight_paths())
 
 
-def _shape(config: TransformerConfig, num_pages: int, threads: int) -> Shape:
+def _shape(config: TransformerConfig, num_pages: int, threads: int, kv_dtype: str) -> Shape:
     return Shape(
         **{
             name: getattr(config, name)
