@@ -80,7 +80,7 @@ def _load_native(files: ModelFiles, model: TransformerConfig, config: EngineConf
     return Backend(
         name=f"native-{library.level.name}",
         runner=NativeRunner(decoder, model.vocab_size, NativeSampler(library)),
-        precision="quantized",
+        precisions={mode: "+".join(sorted(decoder.formats(mode))).lower() for mode in config.modes},
         kv_layout=KV_LAYOUTS[sizes.kv_dtype],
         weight_bytes=decoder.weight_bytes(),
         kv_bytes=decoder.kv_bytes(),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from services.engine.modes import Mode
 from stagemesh.runtime.config import Section
@@ -86,7 +86,7 @@ class EngineConfig(Section):
     (4-bit weights with an 8-bit head), `standard` (8-bit weights), `precise` (bfloat16 weights and float activations).
     A GGUF file's 4- and 8-bit weights are taken as they are by the first two. PyTorch has `precise` alone."""
     default_mode: Mode | None = None
-    """The mode of requests that ask for none; by default the first of `modes`."""
+    """The mode of requests that ask for none, one of `modes`; by default the first."""
     turbo_weights: WeightFormats = WeightFormats()
     weight_cache_mb: int = Field(default=20_000, ge=0)
     """How much disk the model folder gives to weights that were quantized when they were loaded; 0 keeps none."""
@@ -120,3 +120,11 @@ class EngineConfig(Section):
     constraint: ConstraintConfig = ConstraintConfig()
     speculation: SpeculationConfig = SpeculationConfig()
     progressive_precision: ProgressivePrecisionConfig = ProgressivePrecisionConfig()
+
+    @model_validator(mode="after")
+    def _check_modes(self) -> Self:
+        if len(set(self.modes)) < len(self.modes):
+            raise ValueError("modes names a mode twice")
+        if self.default_mode is not None and self.default_mode not in self.modes:
+            raise ValueError(f"default_mode is {self.default_mode}, which is not one of modes")
+        return self

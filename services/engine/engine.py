@@ -15,9 +15,10 @@ from services.engine.core import CoreLimits, EngineCore
 from services.engine.core_thread import CoreThread, Stop
 from services.engine.ending import Ending
 from services.engine.make_drafting import make_drafting
+from services.engine.modes import HeldModes, Mode
 from services.engine.registry import Registry, RegistryLimits
 from services.engine.request import RequestLimits
-from services.engine.runner import Runner, Sizes
+from services.engine.runner import Backend, Runner, Sizes
 from services.engine.sampling_params import SamplingParams
 from services.engine.sequence import Sequence
 from services.engine.sequence_factory import SequenceFactory
@@ -45,6 +46,7 @@ class LoadedModel:
     context_length: int
     num_pages: int
     backend: str
+    modes: HeldModes
     runner: Runner
 
 
@@ -61,11 +63,12 @@ def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
         kv_dtype=config.kv_dtype,
     )
     backend = load_backend(files, model, config, sizes)
+    modes = HeldModes(default=_default_mode(config, backend), precisions=backend.precisions)
     identity = common_pb2.ModelIdentity(
         model=files.name,
         revision=revision(files),
         tokenizer_hash=tokenizer.tokenizer_hash,
-        precision=backend.precision,
+        precision=modes.precisions[modes.default],
         kv_layout=backend.kv_layout,
     )
     log.info(
@@ -73,6 +76,7 @@ def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
         model=files.name,
         seconds=round(time.monotonic() - started_s, 2),
         backend=backend.name,
+        precisions=dict(backend.precisions),
         weight_mb=backend.weight_bytes // 1_000_000,
         max_kv_mb=backend.kv_bytes // 1_000_000,
     )
@@ -83,8 +87,15 @@ def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
         context_length=context_length,
         num_pages=num_pages,
         backend=backend.name,
+        modes=modes,
         runner=backend.runner,
     )
+
+
+def _default_mode(config: EngineConfig, backend: Backend) -> Mode:
+    if config.default_mode is not None and config.default_mode in backend.precisions:
+        return config.default_mode
+    return next(iter(backend.precisions))
 
 
 class Engine:
@@ -119,7 +130,7 @@ class Engine:
         )
         compiler = ConstraintCompiler(model.tokenizer, model.config.vocab_size, config.constraint)
         self._factory = SequenceFactory(
-            model.identity, vocabulary, limits, compiler, config.constraint.compile_timeout_s
+            model.identity, model.modes, vocabulary, limits, compiler, config.constraint.compile_timeout_s
         )
         _warm_up(self.core, model.config)
 

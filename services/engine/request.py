@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from services.engine.block_manager import Owner
 from services.engine.ending import Ending, take_token
+from services.engine.modes import Mode
 from services.engine.sampling_params import SamplingParams, parse_sampling
 from services.engine.sequence import Constraint, Sequence
 from services.engine.stop import StopMatcher
@@ -71,6 +72,7 @@ def build_sequence(
     constraint: Constraint | None,
     vocabulary: Vocabulary,
     limits: RequestLimits,
+    mode: Mode | None = None,
 ) -> tuple[Sequence, Ending | None]:
     """The sequence with its delivered tokens taken, and its ending if they complete it already.
 
@@ -79,7 +81,8 @@ def build_sequence(
     num_prompt = len(submit.token_ids)
     sequence = Sequence(
         sequence_id=submit.sequence_id,
-        owner=Owner(submit.tenant_id, submit.cache_salt),
+        owner=Owner(submit.tenant_id, submit.cache_salt, weights=mode or ""),
+        mode=mode,
         tokens=list(submit.token_ids),
         num_prompt=num_prompt,
         num_delivered=len(submit.delivered_token_ids),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,7 +41,8 @@ class Backend:
 
     name: str
     runner: Runner
-    precision: str
+    precisions: Mapping[Mode, str]
+    """The modes it holds, in order, and what each computes with, as `ModelIdentity.precision` says it."""
     kv_layout: str
     weight_bytes: int
     kv_bytes: int

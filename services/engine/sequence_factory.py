@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from services.engine.constraint import ConstraintCompiler, GrammarConstraint, invalid_constraint
 from services.engine.ending import Ending
+from services.engine.modes import HeldModes, Mode
 from services.engine.request import RequestLimits, build_sequence, check_identity, check_submit, max_output_tokens
 from services.engine.sampling_params import SamplingParams
 from services.engine.sequence import Sequence
@@ -21,12 +22,14 @@ class SequenceFactory:
     def __init__(
         self,
         identity: common_pb2.ModelIdentity,
+        modes: HeldModes,
         vocabulary: Vocabulary,
         limits: RequestLimits,
         compiler: ConstraintCompiler,
         compile_timeout_s: float,
     ) -> None:
         self._identity = identity
+        self._modes = modes
         self._vocabulary = vocabulary
         self._limits = limits
         self._compiler = compiler
@@ -35,7 +38,7 @@ class SequenceFactory:
 
     def check(self, submit: engine_pb2.Submit) -> SamplingParams:
         """Everything that can be checked at once. Raises InvalidRequest or Precondition."""
-        check_identity(submit.model, self._identity)
+        check_identity(submit.model, self._identity_in(self._mode(submit)))
         params = check_submit(submit, self._limits)
         if submit.HasField("constraint"):
             self._compiler.check_size(submit.constraint)
@@ -65,4 +68,13 @@ class SequenceFactory:
     def _build(
         self, submit: engine_pb2.Submit, params: SamplingParams, constraint: GrammarConstraint | None
     ) -> tuple[Sequence, Ending | None]:
-        return build_sequence(submit, params, constraint, self._vocabulary, self._limits)
+        return build_sequence(submit, params, constraint, self._vocabulary, self._limits, self._mode(submit))
+
+    def _mode(self, submit: engine_pb2.Submit) -> Mode:
+        return self._modes.asked(submit.policy, self._identity.model)
+
+    def _identity_in(self, mode: Mode) -> common_pb2.ModelIdentity:
+        identity = common_pb2.ModelIdentity()
+        identity.CopyFrom(self._identity)
+        identity.precision = self._modes.precisions[mode]
+        return identity

@@ -12,6 +12,7 @@ from services.engine.subscriber import Subscriber
 from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
 from stagemesh.runtime.errors import InvalidRequest, StagemeshError, Unavailable
 from stagemesh.runtime.interceptors import Context
+from stagemesh.runtime.precision_mode import MODES
 
 LOAD_INTERVAL_S = 0.2
 """Between two load reports at least."""
@@ -92,6 +93,10 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
             eos_token_ids=model.config.eos_token_ids,
             architecture=model.config.architecture,
             backend=model.backend,
+            modes=[
+                engine_pb2.ModeDescription(mode=MODES[mode], precision=model.modes.precisions[mode])
+                for mode in model.modes.ordered()
+            ],
         )
 
     async def Drain(self, request: engine_pb2.DrainRequest, context: Context) -> engine_pb2.DrainResponse:

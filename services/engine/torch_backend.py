@@ -26,7 +26,7 @@ def load_torch(files: ModelFiles, model: TransformerConfig, dtype: str, sizes: S
     return Backend(
         name=f"{kernels.name}-cpu",
         runner=ModelRunner(Decoder(model, weights, kernels, sizes.context_length), pool),
-        precision=dtype,
+        precisions={"precise": dtype},
         kv_layout=f"{dtype}-p{PAGE_SIZE}",
         weight_bytes=weights.num_bytes(),
         kv_bytes=pool.num_bytes(),

@@ -14,8 +14,10 @@ from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import Unavailable
+from stagemesh.runtime.precision_mode import mode_name, mode_unavailable
 from stagemesh.runtime.telemetry import get_logger
 
+ANY_MODE = common_pb2.PRECISION_MODE_UNSPECIFIED
 RESOLVE_EVERY_S = 5.0
 POLL_S = 0.02
 
@@ -41,28 +43,45 @@ class Engines:
             await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
-    def serving(self, model: str) -> list[EngineLink]:
-        """Links that are up and serve `model`."""
+    def serving(self, model: str, mode: common_pb2.PrecisionMode.ValueType = ANY_MODE) -> list[EngineLink]:
+        """Links that are up, serve `model` and hold it in `mode`."""
         return [
             link
             for link in self._links.values()
-            if link.ready and link.description is not None and link.description.model.model == model
+            if link.ready
+            and link.description is not None
+            and link.description.model.model == model
+            and (mode == ANY_MODE or mode in _modes(link))
         ]
 
-    def describe(self, model: str) -> engine_pb2.DescribeResponse | None:
+    def describe(
+        self, model: str, mode: common_pb2.PrecisionMode.ValueType = ANY_MODE
+    ) -> engine_pb2.DescribeResponse | None:
         """What the engines of `model` are, if any is up."""
-        links = self.serving(model)
+        links = self.serving(model, mode)
         return links[0].description if links else None
+
+    def check_mode(self, model: str, mode: common_pb2.PrecisionMode.ValueType) -> None:
+        """Raise Precondition where engines of `model` are up and none of them holds it in `mode`."""
+        name, links = mode_name(mode), self.serving(model)
+        held = {known for link in links for known in _modes(link)}
+        if name and links and mode not in held:
+            raise mode_unavailable(name, model, map(mode_name, held))
 
     def is_over(self, model: str, queue_limit: int) -> bool:
         """Whether every engine of `model` has at least `queue_limit` sequences waiting."""
         links = self.serving(model)
         return bool(links) and all(link.load.waiting >= max(1, queue_limit) for link in links)
 
-    async def wait_for(self, model: str, deadline: Deadline, at_most_s: float) -> engine_pb2.DescribeResponse:
-        """The description of an engine that serves `model`, waiting for one. Raises Unavailable or DeadlineExceeded."""
+    async def wait_for(
+        self, model: str, mode: common_pb2.PrecisionMode.ValueType, deadline: Deadline, at_most_s: float
+    ) -> engine_pb2.DescribeResponse:
+        """The description of an engine that serves `model` in `mode`, waiting for one.
+
+        Raises Unavailable or DeadlineExceeded.
+        """
         until = Deadline.after(deadline.budget_s(at_most_s))
-        while (found := self.describe(model)) is None:
+        while (found := self.describe(model, mode)) is None:
             if until.expired():
                 deadline.budget_s()  # it may be the request's own time that is over
                 raise Unavailable("ENGINE_UNAVAILABLE", f"no engine serves {model} at the moment", retry_after_ms=2_000)
@@ -79,8 +98,9 @@ class Engines:
         """
         delivered = list(submit.delivered_token_ids)
         for attempt in range(1, max_attempts + 1):
-            await self.wait_for(model, deadline, engine_wait_s)
-            links = self.serving(model)
+            mode = submit.policy.precision_mode
+            await self.wait_for(model, mode, deadline, engine_wait_s)
+            links = self.serving(model, mode)
             if not links:
                 continue
             link = min(random.sample(links, min(2, len(links))), key=lambda link: link.in_flight_tokens)
@@ -123,6 +143,10 @@ class Engines:
         for endpoint in self._links.keys() - endpoints:
             if not self._links[endpoint].ready:
                 await self._links.pop(endpoint).close()
+
+
+def _modes(link: EngineLink) -> list[common_pb2.PrecisionMode.ValueType]:
+    return [] if link.description is None else [held.mode for held in link.description.modes]
 
 
 async def _endpoints(address: str) -> list[str]:

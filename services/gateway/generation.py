@@ -52,6 +52,7 @@ def build_submit(job: Job, prompt: Prompt, output: Output, deadline: Deadline) -
         deadline_unix_us=deadline.unix_us(),
         delivered_token_ids=output.token_ids,
     )
+    submit.policy.precision_mode = prompt.mode
     submit.sampling.n = 1
     submit.sampling.max_tokens = max_tokens_of(job, prompt)
     submit.sampling.seed = choice_seed(job.request.sampling.seed, output.index)

@@ -41,23 +41,27 @@ log = get_logger(__name__)
 async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
     """Run the stages before the engine. Raises the StagemeshError that ends the request."""
     job = work.job
-    engine = await peers.engines.wait_for(job.model, work.deadline, config.engine_wait_s)
+    asked = job.request.policy.precision_mode
+    peers.engines.check_mode(job.model, asked)
+    engine = await peers.engines.wait_for(job.model, asked, work.deadline, config.engine_wait_s)
+    mode, model = _mode_and_identity(engine, asked)
     check = asyncio.create_task(_check_constraint(work, peers, config))
     try:
         session = None
         if job.request.session_id:
-            session = await _open_session(work, engine.model, peers, config)
+            session = await _open_session(work, model, peers, config)
         prepared = await _tokenize(work, engine, session, peers, config)
         if job.request.session_id:
             lease = session.lease if session is not None else cache_pb2.Lease()
         else:
-            lease = await _resolve(work, engine.model, prepared, peers, config)
+            lease = await _resolve(work, model, prepared, peers, config)
         await check
     finally:
         check.cancel()
     return Prompt(
         token_ids=list(prepared.token_ids),
-        model=engine.model,
+        model=model,
+        mode=mode,
         context_length=engine.context_length,
         session_tokens=prepared.session_tokens,
         cut_messages=prepared.cut_messages,
@@ -65,6 +69,19 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
         session_version=session.session.version if session is not None else 0,
         session_known=session is not None,
     )
+
+
+def _mode_and_identity(
+    engine: engine_pb2.DescribeResponse, asked: common_pb2.PrecisionMode.ValueType
+) -> tuple[common_pb2.PrecisionMode.ValueType, common_pb2.ModelIdentity]:
+    """The mode that the request runs in, wherever it continues, and the identity by which its KV is known."""
+    for held in engine.modes:
+        if not asked or held.mode == asked:  # the default is first
+            model = common_pb2.ModelIdentity()
+            model.CopyFrom(engine.model)
+            model.precision = held.precision
+            return held.mode, model
+    return asked, engine.model
 
 
 async def _tokenize(

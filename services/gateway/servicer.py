@@ -13,7 +13,7 @@ from services.gateway.running import RunningRequest
 from services.gateway.tenants import Tenant
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2, gateway_pb2_grpc
-from stagemesh.runtime import context
+from stagemesh.runtime import context, precision_mode
 from stagemesh.runtime.channel import MESH_TOKEN_KEY
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import Forbidden, InvalidRequest, Unavailable
@@ -44,7 +44,8 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         self, request: gateway_pb2.GenerateRequest, grpc_context: Context
     ) -> AsyncIterator[gateway_pb2.GenerateResponse]:
         tenant = await self._tenant(grpc_context)
-        running = await self._gateway.submit(tenant, request.request, self._deadline(grpc_context))
+        inference = _with_mode(request.request, grpc_context)
+        running = await self._gateway.submit(tenant, inference, self._deadline(grpc_context))
         try:
             async with aclosing(running.events()) as events:
                 async for event in events:
@@ -60,7 +61,8 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         if (kind := _metadata(grpc_context).get(DEFERRED_RUN_KEY)) is not None:
             return await self._deferred_run(kind, request.request.request_id, grpc_context)
         tenant = await self._tenant(grpc_context)
-        running = await self._gateway.submit(tenant, request.request, self._deadline(grpc_context))
+        inference = _with_mode(request.request, grpc_context)
+        running = await self._gateway.submit(tenant, inference, self._deadline(grpc_context))
         try:
             final = await _final_or_deferred(running)
         finally:
@@ -126,6 +128,14 @@ def _deferred(request_id: str) -> gateway_pb2.Final:
     final.error.reason = "DEFERRED"
     final.error.message = "accepted for later: follow it with Watch"
     return final
+
+
+def _with_mode(request: gateway_pb2.InferenceRequest, grpc_context: Context) -> gateway_pb2.InferenceRequest:
+    """The request with the mode of its metadata, where it names none itself. Raises InvalidRequest."""
+    mode = precision_mode.parse_mode(_metadata(grpc_context).get(precision_mode.HEADER, ""))
+    if mode and not request.policy.precision_mode:
+        request.policy.precision_mode = mode
+    return request
 
 
 def _metadata(grpc_context: Context) -> dict[str, str]:

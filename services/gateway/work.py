@@ -21,6 +21,7 @@ class Prompt:
 
     token_ids: list[int]
     model: common_pb2.ModelIdentity
+    mode: common_pb2.PrecisionMode.ValueType
     context_length: int
     session_tokens: int
     cut_messages: int

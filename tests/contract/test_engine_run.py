@@ -21,7 +21,13 @@ from engine_server_support import (
 )
 
 from services.engine.engine import LoadedModel
-from stagemesh.api.common.v1.common_pb2 import ModelIdentity, OutputConstraint
+from stagemesh.api.common.v1.common_pb2 import (
+    PRECISION_MODE_PRECISE,
+    PRECISION_MODE_TURBO,
+    ModelIdentity,
+    OutputConstraint,
+    Policy,
+)
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.runtime.errors import from_rpc
 
@@ -264,6 +270,19 @@ async def test_another_model_is_refused(server: Server) -> None:
         error = from_rpc(caught.value)
         assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         assert (error.reason, error.field) == ("MODEL_MISMATCH", f"model.{field}")
+
+
+async def test_a_mode_that_the_engine_does_not_hold_is_refused_with_those_that_it_does(server: Server) -> None:
+    described = await server.stub.Describe(engine_pb2.DescribeRequest())
+    assert [(held.mode, held.precision) for held in described.modes] == [(PRECISION_MODE_PRECISE, "float32")]
+    precise = await generate(server, submit("a", policy=Policy(precision_mode=PRECISION_MODE_PRECISE)))
+    assert precise.tokens == (await generate(server, submit("b"))).tokens
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await generate(server, submit("c", policy=Policy(precision_mode=PRECISION_MODE_TURBO)))
+    error = from_rpc(caught.value)
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert (error.reason, error.field) == ("MODE_UNAVAILABLE", "policy.precision_mode")
+    assert "in the mode turbo; there are precise" in error.message
 
 
 async def test_logprobs_come_with_their_tokens(server: Server) -> None:

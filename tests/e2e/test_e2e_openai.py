@@ -72,6 +72,22 @@ def test_errors_are_of_the_kinds_that_the_client_knows(mesh: Mesh) -> None:
     assert caught.value.code == "context_length_exceeded"
 
 
+def test_a_precision_mode_is_asked_for_by_header(mesh: Mesh) -> None:
+    """Modes that the engine holds answer; the others, and unknown ones, are refused with a list of what there is."""
+    client = mesh.openai().chat.completions.with_raw_response
+    held, refused = [], []
+    for mode in ("turbo", "standard", "precise"):
+        try:
+            client.create(model=MODEL, messages=FRANCE, max_tokens=1, extra_headers={"x-inference-mode": mode})
+            held.append(mode)
+        except openai.ConflictError as error:
+            refused.append(str(error))
+    assert held
+    assert all("MODE_UNAVAILABLE" in message and f"there are {', '.join(sorted(held))}" in message for message in refused)
+    with pytest.raises(openai.BadRequestError, match="x-inference-mode must be one of turbo, standard, precise"):
+        client.create(model=MODEL, messages=FRANCE, max_tokens=1, extra_headers={"x-inference-mode": "exact"})
+
+
 def test_alive_ready_and_measured(mesh: Mesh) -> None:
     base = f"http://127.0.0.1:{mesh.http_port}"
     assert httpx.get(f"{base}/healthz").status_code == 200

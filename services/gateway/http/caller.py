@@ -1,4 +1,4 @@
-"""What the headers of a request say: who calls, under which ID, for how long."""
+"""What the headers of a request say: who calls, under which ID, for how long, in which mode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.runtime import precision_mode
 from stagemesh.runtime.errors import InvalidRequest
+from stagemesh.runtime.precision_mode import parse_mode
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -21,6 +24,7 @@ class Caller:
     session_id: str
     traceparent: str
     timeout_s: float | None
+    mode: common_pb2.PrecisionMode.ValueType = common_pb2.PRECISION_MODE_UNSPECIFIED
 
 
 def read_caller(headers: Headers, max_timeout_s: float) -> Caller:
@@ -32,6 +36,7 @@ def read_caller(headers: Headers, max_timeout_s: float) -> Caller:
         session_id=_session_id(headers),
         traceparent=headers.get("traceparent", ""),
         timeout_s=_timeout_s(headers, max_timeout_s),
+        mode=parse_mode(headers.get(precision_mode.HEADER, "")),
     )
 
 

@@ -29,6 +29,8 @@ def read_common(fields: Fields, caller: Caller) -> gateway_pb2.InferenceRequest:
         resumable=fields.flag("resumable") or False,
         allow_deferral=fields.flag("allow_deferral") or False,
     )
+    if caller.mode:
+        request.policy.precision_mode = caller.mode
     overflow = fields.text("overflow")
     if overflow is not None:
         if overflow not in _OVERFLOW:

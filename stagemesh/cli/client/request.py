@@ -11,6 +11,8 @@ import click
 
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
+from stagemesh.runtime.errors import InvalidRequest
+from stagemesh.runtime.precision_mode import parse_mode
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
@@ -29,6 +31,7 @@ def build_request(
     resumable: bool = False,
     request_id: str = "",
     model: str = "",
+    mode: str = "",
     **sampling: Any,
 ) -> gateway_pb2.InferenceRequest:
     """The request for the options of `stagemesh generate` and `chat`. Raises click.BadParameter."""
@@ -47,11 +50,20 @@ def build_request(
         resumable=resumable,
         allow_deferral=defer,
     )
+    if mode:
+        request.policy.precision_mode = _mode(mode)
     if raw:
         request.prompt = text
     else:
         request.chat.CopyFrom(chat(text, system))
     return request
+
+
+def _mode(text: str) -> common_pb2.PrecisionMode.ValueType:
+    try:
+        return parse_mode(text, "--mode")
+    except InvalidRequest as error:
+        raise click.BadParameter(error.message, param_hint="--mode") from None
 
 
 def _checked_text(text: str) -> str:

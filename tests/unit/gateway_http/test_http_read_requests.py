@@ -245,3 +245,13 @@ def test_request_ids_are_lower_case_uuids() -> None:
     for bad in ("", "{" + request_id + "}", request_id.replace("-", ""), f"urn:uuid:{request_id}", "é"):
         with pytest.raises(InvalidRequest):
             read_caller(Headers({"x-request-id": bad}), 60)
+
+
+def test_the_mode_of_the_header_reaches_the_request() -> None:
+    caller = read_caller(Headers({"x-inference-mode": " Precise "}), 60)
+    request = read_chat({"messages": MESSAGES}, caller).requests[0]
+    assert request.policy.precision_mode == common_pb2.PRECISION_MODE_PRECISE
+    assert not chat().requests[0].HasField("policy")
+    with pytest.raises(InvalidRequest, match="one of turbo, standard, precise") as caught:
+        read_caller(Headers({"x-inference-mode": "exact"}), 60)
+    assert (caught.value.reason, caught.value.field) == ("UNKNOWN_MODE", "x-inference-mode")

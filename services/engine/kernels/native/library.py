@@ -6,6 +6,7 @@ import ctypes
 import sys
 import weakref
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from ctypes import byref
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ class Matrix:
     def __init__(self, library: KernelLibrary, format_: str, rows: int, cols: int) -> None:
         assert cols % GROUP == 0, cols
         self.library = library
+        self.format = format_
         self.rows, self.cols = -(-rows // BLOCK_ROWS) * BLOCK_ROWS, cols
         self.handle = _made(library.c.sm_matrix_new(FORMATS[format_], rows, cols))
         _free_with(self, library.c.sm_matrix_free, self.handle)
@@ -163,6 +165,7 @@ class Decoder:
         self._num_positions = len(cos)
         self._matrices: list[Matrix] = []  # the C side keeps pointers to them
         self._sets: dict[str, int] = {}
+        self._formats: defaultdict[str, set[str]] = defaultdict(set)
         self._logits = np.empty(0, dtype=np.float32)
         cos, sin = _array(cos, np.float32), _array(sin, np.float32)
         assert cos.shape == sin.shape == (len(cos), shape.head_dim // 2), cos.shape
@@ -182,6 +185,7 @@ class Decoder:
             name: _array(value, np.float32) for name, value in vars(layer).items() if isinstance(value, np.ndarray)
         }
         self._matrices += matrices.values()
+        self._formats[weights].update(matrix.format for matrix in matrices.values())
         values = CLayer(
             **{name: matrix.handle for name, matrix in matrices.items()},
             **{name: vector.ctypes.data for name, vector in vectors.items()},
@@ -191,6 +195,7 @@ class Decoder:
 
     def set_ends(self, weights: str, embedding: Matrix, head: Matrix, norm: Floats) -> None:
         self._matrices += [embedding, head]
+        self._formats[weights].update({embedding.format, head.format})
         self._head_rows = head.rows
         norm = _array(norm, np.float32)
         self._c.sm_decoder_set_ends(
@@ -225,6 +230,10 @@ class Decoder:
         Bytes by its time is the rate that decoding is compared with.
         """
         return int(self._c.sm_read_pass(self._handle, 0 if weights is None else self._sets[weights]))
+
+    def formats(self, weights: str) -> frozenset[str]:
+        """The formats of the matrices that a step with these weights multiplies with."""
+        return frozenset(self._formats[weights])
 
     def _number(self, weights: str) -> int:
         assert weights in self._sets or len(self._sets) < MAX_WEIGHT_SETS, "too many weight sets"

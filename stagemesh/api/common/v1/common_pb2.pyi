@@ -130,6 +130,34 @@ FINISH_REASON_DEADLINE: FinishReason.ValueType  # 4
 FINISH_REASON_ERROR: FinishReason.ValueType  # 5
 Global___FinishReason: _TypeAlias = FinishReason  # noqa: Y015
 
+class _PrecisionMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PrecisionModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PrecisionMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PRECISION_MODE_UNSPECIFIED: _PrecisionMode.ValueType  # 0
+    """The engine's default."""
+    PRECISION_MODE_TURBO: _PrecisionMode.ValueType  # 1
+    """4-bit weights with an 8-bit head."""
+    PRECISION_MODE_STANDARD: _PrecisionMode.ValueType  # 2
+    """8-bit weights."""
+    PRECISION_MODE_PRECISE: _PrecisionMode.ValueType  # 3
+    """bfloat16 weights, sums in float32."""
+
+class PrecisionMode(_PrecisionMode, metaclass=_PrecisionModeEnumTypeWrapper):
+    """How exactly the weights are held that compute an answer."""
+
+PRECISION_MODE_UNSPECIFIED: PrecisionMode.ValueType  # 0
+"""The engine's default."""
+PRECISION_MODE_TURBO: PrecisionMode.ValueType  # 1
+"""4-bit weights with an 8-bit head."""
+PRECISION_MODE_STANDARD: PrecisionMode.ValueType  # 2
+"""8-bit weights."""
+PRECISION_MODE_PRECISE: PrecisionMode.ValueType  # 3
+"""bfloat16 weights, sums in float32."""
+Global___PrecisionMode: _TypeAlias = PrecisionMode  # noqa: Y015
+
 @_typing.final
 class StageReport(_message.Message):
     """What one stage did for one request."""
@@ -406,6 +434,27 @@ class Anchor(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Anchor: _TypeAlias = Anchor  # noqa: Y015
+
+@_typing.final
+class Policy(_message.Message):
+    """Numbers 1, 2 and 4 are kept for offload, sparse and speculation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRECISION_MODE_FIELD_NUMBER: _builtins.int
+    precision_mode: Global___PrecisionMode.ValueType
+    def __init__(
+        self,
+        *,
+        precision_mode: Global___PrecisionMode.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["precision_mode", b"precision_mode"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Policy: _TypeAlias = Policy  # noqa: Y015
 
 @_typing.final
 class ModelIdentity(_message.Message):

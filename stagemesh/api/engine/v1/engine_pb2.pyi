@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Submit(_message.Message):
-    """Numbers 10 to 15 are kept for policy, spans, adapter and flow-control credit."""
+    """Numbers 11 to 15 are kept for spans, adapter and flow-control credit."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -34,6 +34,7 @@ class Submit(_message.Message):
     CACHE_SALT_FIELD_NUMBER: _builtins.int
     DEADLINE_UNIX_US_FIELD_NUMBER: _builtins.int
     DELIVERED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     """Idempotency key: tenant and request ID, with "/i" behind them for choice i > 0."""
     tenant_id: _builtins.str
@@ -57,6 +58,10 @@ class Submit(_message.Message):
     def delivered_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Output tokens that the caller already has; generation continues after them."""
 
+    @_builtins.property
+    def policy(self) -> _common_pb2.Policy:
+        """A mode that the engine does not hold is FAILED_PRECONDITION."""
+
     def __init__(
         self,
         *,
@@ -69,10 +74,11 @@ class Submit(_message.Message):
         cache_salt: _builtins.bytes = ...,
         deadline_unix_us: _builtins.int = ...,
         delivered_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        policy: _common_pb2.Policy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "model", b"model", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "model", b"model", "policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_salt", b"cache_salt", "constraint", b"constraint", "deadline_unix_us", b"deadline_unix_us", "delivered_token_ids", b"delivered_token_ids", "model", b"model", "sampling", b"sampling", "sequence_id", b"sequence_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_salt", b"cache_salt", "constraint", b"constraint", "deadline_unix_us", b"deadline_unix_us", "delivered_token_ids", b"delivered_token_ids", "model", b"model", "policy", b"policy", "sampling", b"sampling", "sequence_id", b"sequence_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -385,6 +391,31 @@ class DescribeRequest(_message.Message):
 Global___DescribeRequest: _TypeAlias = DescribeRequest  # noqa: Y015
 
 @_typing.final
+class ModeDescription(_message.Message):
+    """A set of weights that an engine holds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODE_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
+    mode: _common_pb2.PrecisionMode.ValueType
+    precision: _builtins.str
+    """What ModelIdentity.precision is for sequences of this mode."""
+    def __init__(
+        self,
+        *,
+        mode: _common_pb2.PrecisionMode.ValueType = ...,
+        precision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mode", b"mode", "precision", b"precision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ModeDescription: _TypeAlias = ModeDescription  # noqa: Y015
+
+@_typing.final
 class DescribeResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -400,6 +431,7 @@ class DescribeResponse(_message.Message):
     EOS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     ARCHITECTURE_FIELD_NUMBER: _builtins.int
     BACKEND_FIELD_NUMBER: _builtins.int
+    MODES_FIELD_NUMBER: _builtins.int
     instance: _builtins.str
     generation: _builtins.int
     context_length: _builtins.int
@@ -414,6 +446,10 @@ class DescribeResponse(_message.Message):
     def model(self) -> _common_pb2.ModelIdentity: ...
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def modes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModeDescription]:
+        """The modes that the engine holds, its default first."""
+
     def __init__(
         self,
         *,
@@ -429,10 +465,11 @@ class DescribeResponse(_message.Message):
         eos_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         architecture: _builtins.str = ...,
         backend: _builtins.str = ...,
+        modes: _abc.Iterable[Global___ModeDescription] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "backend", b"backend", "context_length", b"context_length", "eos_token_ids", b"eos_token_ids", "generation", b"generation", "instance", b"instance", "max_running", b"max_running", "model", b"model", "num_layers", b"num_layers", "page_size_tokens", b"page_size_tokens", "total_pages", b"total_pages", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "backend", b"backend", "context_length", b"context_length", "eos_token_ids", b"eos_token_ids", "generation", b"generation", "instance", b"instance", "max_running", b"max_running", "model", b"model", "modes", b"modes", "num_layers", b"num_layers", "page_size_tokens", b"page_size_tokens", "total_pages", b"total_pages", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class InferenceRequest(_message.Message):
-    """Numbers 14 to 20 are kept for policy, rules and hints."""
+    """Numbers 15 to 20 are kept for rules and hints."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -41,6 +41,7 @@ class InferenceRequest(_message.Message):
     RESUMABLE_FIELD_NUMBER: _builtins.int
     ALLOW_DEFERRAL_FIELD_NUMBER: _builtins.int
     OVERFLOW_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUIDv7, made by the gateway when empty. The idempotency key: the same ID with another payload is refused."""
     model: _builtins.str
@@ -63,6 +64,10 @@ class InferenceRequest(_message.Message):
     def constraint(self) -> _common_pb2.OutputConstraint: ...
     @_builtins.property
     def anchors(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Anchor]: ...
+    @_builtins.property
+    def policy(self) -> _common_pb2.Policy:
+        """Where it says nothing, the metadata `x-inference-mode` does."""
+
     def __init__(
         self,
         *,
@@ -79,10 +84,11 @@ class InferenceRequest(_message.Message):
         resumable: _builtins.bool = ...,
         allow_deferral: _builtins.bool = ...,
         overflow: _tokenizer_pb2.OverflowPolicy.ValueType = ...,
+        policy: _common_pb2.Policy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "constraint", b"constraint", "input", b"input", "prompt", b"prompt", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "constraint", b"constraint", "input", b"input", "policy", b"policy", "prompt", b"prompt", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_deferral", b"allow_deferral", "anchors", b"anchors", "chat", b"chat", "constraint", b"constraint", "input", b"input", "model", b"model", "overflow", b"overflow", "prompt", b"prompt", "request_id", b"request_id", "resumable", b"resumable", "route", b"route", "sampling", b"sampling", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_deferral", b"allow_deferral", "anchors", b"anchors", "chat", b"chat", "constraint", b"constraint", "input", b"input", "model", b"model", "overflow", b"overflow", "policy", b"policy", "prompt", b"prompt", "request_id", b"request_id", "resumable", b"resumable", "route", b"route", "sampling", b"sampling", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["chat", "prompt"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
