@@ -20,7 +20,6 @@ import numpy.typing as npt
 from services.engine.block_manager import PAGE_SIZE
 from services.engine.kernels.native.library import KV_FORMATS, Batch, Decoder, load_kernels
 from services.engine.weights.native_weights import load_native
-from stagemesh.models.gguf_file import open_gguf
 from stagemesh.models.model_config import load_model_config
 from stagemesh.models.pull import pull
 from stagemesh.models.tokenizer_file import load_tokenizer
@@ -81,9 +80,7 @@ def main() -> None:
     config, library = load_model_config(files), load_kernels(files.cache_dir / "kernels")
     num_pages = NUM_SEQUENCES * -(-arguments.tokens // PAGE_SIZE)
     decoders = {
-        name: load_native(
-            open_gguf(files.path), config, library, num_positions=8192, num_pages=num_pages, threads=1, kv_dtype=name
-        )
+        name: load_native(files, config, library, num_positions=8192, num_pages=num_pages, threads=1, kv_dtype=name)
         for name in KV_FORMATS
     }
     tokenizer = load_tokenizer(files).build()

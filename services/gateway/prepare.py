@@ -44,7 +44,7 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
     asked = job.request.policy.precision_mode
     peers.engines.check_mode(job.model, asked)
     engine = await peers.engines.wait_for(job.model, asked, work.deadline, config.engine_wait_s)
-    mode, model = _mode_and_identity(engine, asked)
+    mode, model = mode_and_identity(engine, asked)
     check = asyncio.create_task(_check_constraint(work, peers, config))
     try:
         session = None
@@ -71,7 +71,7 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
     )
 
 
-def _mode_and_identity(
+def mode_and_identity(
     engine: engine_pb2.DescribeResponse, asked: common_pb2.PrecisionMode.ValueType
 ) -> tuple[common_pb2.PrecisionMode.ValueType, common_pb2.ModelIdentity]:
     """The mode that the request runs in, wherever it continues, and the identity by which its KV is known."""

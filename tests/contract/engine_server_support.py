@@ -113,6 +113,7 @@ def submit(
     salt: bytes = b"",
     deadline_unix_us: int = 0,
     model: common_pb2.ModelIdentity | None = None,
+    policy: common_pb2.Policy | None = None,
     **sampling: object,
 ) -> engine_pb2.Submit:
     params = {"temperature": 0.0, "max_tokens": 8, "ignore_eos": True, **sampling}
@@ -126,6 +127,7 @@ def submit(
         deadline_unix_us=deadline_unix_us,
         delivered_token_ids=delivered,
         model=model,
+        policy=policy,
     )
 
 

@@ -83,7 +83,9 @@ def test_a_precision_mode_is_asked_for_by_header(mesh: Mesh) -> None:
         except openai.ConflictError as error:
             refused.append(str(error))
     assert held
-    assert all("MODE_UNAVAILABLE" in message and f"there are {', '.join(sorted(held))}" in message for message in refused)
+    assert all(
+        "MODE_UNAVAILABLE" in message and f"there are {', '.join(sorted(held))}" in message for message in refused
+    )
     with pytest.raises(openai.BadRequestError, match="x-inference-mode must be one of turbo, standard, precise"):
         client.create(model=MODEL, messages=FRANCE, max_tokens=1, extra_headers={"x-inference-mode": "exact"})
 

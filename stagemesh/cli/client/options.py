@@ -67,9 +67,7 @@ def sampling_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--top-p", type=float, help="Sample from the smallest set with this probability."),
         click.option("--temperature", type=float, help="0 always takes the most likely token."),
         click.option("--max-tokens", type=click.IntRange(1), help="Most tokens of the answer."),
-        click.option(
-            "--mode", default="", help="Precision: turbo, standard or precise. [default: the engine's]"
-        ),
+        click.option("--mode", default="", help="Precision: turbo, standard or precise. [default: the engine's]"),
         click.option("--model", default="", help="Model or alias. [default: the mesh's default model]"),
     ):
         function = option(function)
