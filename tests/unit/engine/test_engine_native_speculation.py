@@ -15,7 +15,10 @@ from services.engine.core import CoreLimits, EngineCore
 from services.engine.drafting import Drafting, NoDrafting
 from services.engine.kernels.native.build import supported_levels
 from services.engine.modes import Mode
+from services.engine.progressive import ProgressiveDrafting
 from services.engine.sampling_params import SamplingParams
+from services.engine.sensitive_tokens import SensitiveTokens
+from services.engine.speculation import Speculation
 from services.engine.vocabulary import Vocabulary
 from stagemesh.models.store import ModelFiles
 
@@ -66,3 +69,25 @@ def test_right_and_wrong_guesses_leave_the_answers_as_they_are(files: ModelFiles
     assert found.tokens == plain.tokens
     assert found.logprobs == plain.logprobs
     assert sum(finished.accepted_tokens for finished in found.finished.values()) > 0
+
+
+def test_turbo_drafts_leave_precise_answers_as_they_are(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.engine.progressive.even_length", lambda *_: 3)
+    model = Model(files, num_pages=40, backend="native", modes=("precise", "turbo"))
+    plain = answers(model, NoDrafting(), "precise")
+    drafting = ProgressiveDrafting(Speculation(8), model.runner, VOCABULARY, max_draft_tokens=4)
+    found = answers(model, drafting, "precise")
+    assert found.tokens == plain.tokens
+    assert found.logprobs == plain.logprobs
+    assert sum(finished.accepted_tokens for finished in found.finished.values()) > 0
+
+
+def test_checked_tokens_do_not_depend_on_drafts(files: ModelFiles) -> None:
+    model = Model(files, num_pages=40, backend="native", modes=("standard", "precise"))
+    found: list[Results] = []
+    for drafting in (NoDrafting(), None):
+        checks = SensitiveChecks(model.runner, SensitiveTokens(VOCABULARY, [], None, 0.1))
+        found.append(answers(model, drafting or Guesses(found[0].tokens, wrong=0.2), "standard", checks))
+        assert checks.num_checked > 0
+    assert found[0].tokens == found[1].tokens
+    assert found[0].logprobs == found[1].logprobs
