@@ -75,17 +75,18 @@ def test_errors_are_of_the_kinds_that_the_client_knows(mesh: Mesh) -> None:
 def test_a_precision_mode_is_asked_for_by_header(mesh: Mesh) -> None:
     """Modes that the engine holds answer; the others, and unknown ones, are refused with a list of what there is."""
     client = mesh.openai().chat.completions.with_raw_response
-    held, refused = [], []
+    held: list[str] = []
+    refused: list[openai.ConflictError] = []
     for mode in ("turbo", "standard", "precise"):
         try:
             client.create(model=MODEL, messages=FRANCE, max_tokens=1, extra_headers={"x-inference-mode": mode})
             held.append(mode)
         except openai.ConflictError as error:
-            refused.append(str(error))
+            refused.append(error)
     assert held
-    assert all(
-        "MODE_UNAVAILABLE" in message and f"there are {', '.join(sorted(held))}" in message for message in refused
-    )
+    listed = f"there are {', '.join(sorted(held))}"
+    assert all((error.code, error.param) == ("mode_unavailable", "x-inference-mode") for error in refused)
+    assert all(listed in error.message for error in refused)
     with pytest.raises(openai.BadRequestError, match="x-inference-mode must be one of turbo, standard, precise"):
         client.create(model=MODEL, messages=FRANCE, max_tokens=1, extra_headers={"x-inference-mode": "exact"})
 

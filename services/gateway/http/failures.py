@@ -53,6 +53,7 @@ TYPE_BY_STATUS = {
 """Other statuses are `invalid_request_error` below 500 and `server_error` from there on."""
 
 PARAM_BY_FIELD = {
+    "policy.precision_mode": "x-inference-mode",
     "chat": "messages",
     "user_id": "user",
     "constraint.json_schema": "response_format.json_schema.schema",
