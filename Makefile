@@ -38,6 +38,11 @@ chaos: setup-dev ## kill processes of a running mesh and see that nothing is los
 	@$(BIN)/stagemesh model pull
 	@$(BIN)/python -m pytest -m chaos $(ARGS)
 
+.PHONY: kernels-sanitize
+kernels-sanitize: setup-dev ## run the native kernels' tests under AddressSanitizer and UBSan, e.g. ARGS="-k attention"
+	@$(BIN)/stagemesh model pull
+	@$(BIN)/python tools/sanitize_kernels.py $(ARGS)
+
 .PHONY: check
 check: setup-dev ## format, lint, types, import contracts, protos
 	$(BIN)/ruff format --check .

@@ -30,6 +30,10 @@ class ReferenceKernels:
         """[N, I], [O, I], [O] → [N, O]"""
         return F.linear(x, weight, bias)
 
+    def lora(self, y: torch.Tensor, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, scale: float) -> torch.Tensor:
+        """What an adapter makes of y, the result of a linear operation on x: [N, O], [N, I], [R, I], [O, R] → [N, O]"""
+        return y + F.linear(F.linear(x, a) * scale, b)
+
     def rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         """Rotary embedding of the pairs (i, i + D/2): [N, heads, D], [N, D/2] twice → [N, heads, D]"""
         first, second = x.chunk(2, dim=-1)

@@ -31,6 +31,15 @@ class CBatch(Structure):
         ("num_rows", c_int32),
         ("num_samples", c_int32),
         *((name, c_void_p) for name in ("token_ids", "positions", "sequences", "page_starts", "pages", "sample_rows")),
+        ("adapters", c_void_p),
+    ]
+
+
+class CLora(Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("layer", "target", "rank")),
+        ("scale", c_float),
+        *((name, c_void_p) for name in ("a", "b")),
     ]
 
 
@@ -55,6 +64,12 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_decoder_new": (c_void_p, (POINTER(CShape), c_void_p, c_void_p)),
     "sm_decoder_set_layer": (None, (c_void_p, c_int32, c_int32, POINTER(CLayer))),
     "sm_decoder_set_ends": (None, (c_void_p, c_int32, c_void_p, c_void_p, c_void_p)),
+    "sm_decoder_set_adapter": (c_int32, (c_void_p, c_int32, POINTER(CLora), c_int32)),
+    "sm_stage_embed": (c_int32, (c_void_p, c_int32, POINTER(CBatch), c_void_p)),
+    "sm_stage_norm": (c_int32, (c_void_p, c_int32, c_int32, c_int32, c_int32, c_void_p, c_void_p)),
+    "sm_stage_attend": (c_int32, (c_void_p, c_int32, c_int32, POINTER(CBatch), c_void_p, c_void_p)),
+    "sm_stage_mlp": (c_int32, (c_void_p, c_int32, c_int32, POINTER(CBatch), c_void_p, c_void_p)),
+    "sm_stage_head": (c_int32, (c_void_p, c_int32, c_int32, c_void_p, c_void_p)),
     "sm_decoder_step": (c_int32, (c_void_p, c_int32, POINTER(CBatch), c_void_p, c_void_p)),
     "sm_read_pass": (c_size_t, (c_void_p, c_int32)),
     "sm_decoder_zero_page": (None, (c_void_p, c_int32)),

@@ -1,10 +1,8 @@
 #include "decoder.h"
 
-#include <chrono>
+#include "decoder_clock.h"
 
 namespace {
-
-enum Part { kEmbed, kAttend, kMlp, kNorm, kSample };  // as services/engine/stages.py numbers them
 
 std::vector<float> copied(const float* values, int count) {
   return values == nullptr ? std::vector<float>() : std::vector<float>(values, values + count);
@@ -13,29 +11,6 @@ std::vector<float> copied(const float* values, int count) {
 simd::Floats silu(simd::Floats x) { return x / (simd::splat(1.0f) + simd::exp(simd::splat(0) - x)); }
 
 }  // namespace
-
-// Meets the other threads, and on thread 0 books the time since the last meeting.
-class Decoder::Clock {
- public:
-  Clock(ThreadPool& pool, double* seconds) : pool_(pool), seconds_(seconds), last_(now()) {}
-
-  void meet(Part part) {
-    pool_.barrier();
-    if (seconds_ == nullptr) return;
-    const double time = now();
-    seconds_[part] += time - last_;
-    last_ = time;
-  }
-
- private:
-  static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  }
-
-  ThreadPool& pool_;
-  double* const seconds_;
-  double last_;
-};
 
 Decoder::Decoder(const sm_shape& shape, const float* cos, const float* sin)
     : shape_(shape),
@@ -67,6 +42,16 @@ void Decoder::set_ends(int weights, const PackedMatrix* embedding, const PackedM
   weight_sets_[weights].embedding = embedding;
   weight_sets_[weights].head = head;
   weight_sets_[weights].norm = copied(norm, shape_.hidden_size);
+}
+
+void Decoder::set_adapter(int adapter, const sm_lora* parts, int num_parts) {
+  const int hidden = shape_.hidden_size, ffn = shape_.ffn_size, kv = shape_.num_kv_heads * shape_.head_dim;
+  const int rows[kNumTargets] = {attended_width(), kv, kv, hidden, ffn, ffn, hidden};
+  const int cols[kNumTargets] = {hidden, hidden, hidden, attended_width(), hidden, hidden, ffn};
+  std::vector<Adapters::Layer> layers(num_parts == 0 ? 0 : shape_.num_layers);
+  for (const sm_lora* part = parts; part != parts + num_parts; ++part)
+    layers[part->layer][part->target] = LoraPart(*part, rows[part->target], cols[part->target]);
+  adapters_.set(adapter, std::move(layers));
 }
 
 void Decoder::step(int weights, const sm_batch& batch, float* logits, double* seconds) {
@@ -106,6 +91,7 @@ void Decoder::reserve(const sm_batch& batch) {
   attended_.reserve(rows * attended_width());
   gated_.reserve(rows * shape_.ffn_size);
   normed_.reserve(rows * shape_.hidden_size);
+  adapters_.begin(batch.adapters, batch.num_rows);
   hidden_.reserve(batch.num_rows, shape_.hidden_size);
   attended_q_.reserve(batch.num_rows, attended_width());
   gated_q_.reserve(batch.num_rows, shape_.ffn_size);
@@ -128,14 +114,15 @@ void Decoder::run_stages(int thread, Clock& clock) {
     attention_stages(index, thread, clock);
     norm(layer.ffn_norm, *layer.gate_up, thread);
     clock.meet(kNorm);
-    mlp_stages(layer, thread, clock);
+    mlp_stages(index, thread, clock);
   }
   head_stages(thread, clock);
 }
 
 void Decoder::attention_stages(int index, int thread, Clock& clock) {
   const Layer& layer = weights_->layers[index];
-  project(*layer.qkv, hidden_, layer.qkv_bias, qkv_.data(), thread);
+  shrink(index, kQ, 3, normed_.data(), shape_.hidden_size, thread, clock);
+  project_qkv(index, thread);
   clock.meet(kAttend);
   rotate_and_write(index, thread);
   clock.meet(kAttend);
@@ -143,36 +130,52 @@ void Decoder::attention_stages(int index, int thread, Clock& clock) {
   clock.meet(kAttend);
   quantize(attended_.data(), *layer.output, attended_q_, thread);
   clock.meet(kAttend);
-  project_onto_rows(*layer.output, attended_q_, layer.output_bias, thread);
+  shrink(index, kOutput, 1, attended_.data(), attended_width(), thread, clock);
+  project_onto_rows(*layer.output, attended_q_, layer.output_bias, index, kOutput, thread);
   clock.meet(kAttend);
 }
 
-void Decoder::mlp_stages(const Layer& layer, int thread, Clock& clock) {
-  gated(layer, thread);
+void Decoder::mlp_stages(int index, int thread, Clock& clock) {
+  const Layer& layer = weights_->layers[index];
+  shrink(index, kGate, 2, normed_.data(), shape_.hidden_size, thread, clock);
+  gated(index, thread);
   clock.meet(kMlp);
   quantize(gated_.data(), *layer.down, gated_q_, thread);
   clock.meet(kMlp);
-  project_onto_rows(*layer.down, gated_q_, {}, thread);
+  shrink(index, kDown, 1, gated_.data(), shape_.ffn_size, thread, clock);
+  project_onto_rows(*layer.down, gated_q_, {}, index, kDown, thread);
   clock.meet(kMlp);
 }
 
 // The norm and the head of the rows that are sampled from.
 void Decoder::head_stages(int thread, Clock& clock) {
-  const PackedMatrix& head = *weights_->head;
   for (int i = thread; i < batch_->num_samples; i += pool_.num_threads())
-    norm_row(batch_->sample_rows[i], weights_->norm.data(), head, i);
+    norm_row(batch_->sample_rows[i], weights_->norm.data(), *weights_->head, i);
   clock.meet(kNorm);
+  project_head(thread);
+  clock.meet(kSample);
+}
+
+// The first `num_samples` rows of `hidden_`.
+void Decoder::project_head(int thread) {
+  const PackedMatrix& head = *weights_->head;
   const Share blocks = share(head.num_blocks(), thread);
   matmul(head, hidden_, batch_->num_samples, blocks.begin, blocks.end, scratch_[thread].matmul,
          [&](int block, int row, simd::Floats sixteen) {
     simd::store(logits_ + size_t(row) * head.rows() + block * kBlockRows, sixteen);
   });
-  clock.meet(kSample);
 }
 
 void Decoder::embed(int thread) {
   for (int row = thread; row < batch_->num_rows; row += pool_.num_threads())
     weights_->embedding->dequantize_row(batch_->token_ids[row], x_.data() + size_t(row) * shape_.hidden_size);
+}
+
+// The first half of what adapters add to `count` operations from `first` on, which read the rows `x`.
+void Decoder::shrink(int index, Target first, int count, const float* x, size_t stride, int thread, Clock& clock) {
+  if (!adapters_.are_used()) return;
+  adapters_.shrink(index, first, count, x, stride, thread, pool_.num_threads());
+  clock.meet(first < kGate ? kAttend : kMlp);
 }
 
 void Decoder::norm(const std::vector<float>& weight, const PackedMatrix& consumer, int thread) {
@@ -182,9 +185,9 @@ void Decoder::norm(const std::vector<float>& weight, const PackedMatrix& consume
 
 void Decoder::norm_row(int from, const float* weight, const PackedMatrix& consumer, int to) {
   const float* row = x_.data() + size_t(from) * shape_.hidden_size;
-  if (consumer.is_bf16())
+  if (consumer.is_bf16() || adapters_.has(from))
     ::norm_row(row, weight, shape_.rms_norm_eps, shape_.hidden_size, normed_.data() + size_t(to) * shape_.hidden_size);
-  else norm_quantize_row(row, weight, shape_.rms_norm_eps, hidden_, to);
+  if (!consumer.is_bf16()) norm_quantize_row(row, weight, shape_.rms_norm_eps, hidden_, to);
 }
 
 void Decoder::quantize(const float* rows, const PackedMatrix& consumer, Activations& out, int thread) {
@@ -195,23 +198,32 @@ void Decoder::quantize(const float* rows, const PackedMatrix& consumer, Activati
     quantize_group(rows + size_t(at) * kGroup, out, at / groups, at % groups);
 }
 
-void Decoder::project(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, float* out,
-                      int thread) {
+void Decoder::project_qkv(int index, int thread) {
+  const Layer& layer = weights_->layers[index];
+  const PackedMatrix& w = *layer.qkv;
+  const int q_blocks = shape_.num_heads * shape_.head_dim / kBlockRows;
+  const int kv_blocks = shape_.num_kv_heads * shape_.head_dim / kBlockRows;
   const Share blocks = share(w.num_blocks(), thread);
-  matmul(w, x, batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
+  matmul(w, hidden_, batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
          [&](int block, int row, simd::Floats sixteen) {
-    if (!bias.empty()) sixteen = sixteen + simd::load(bias.data() + block * kBlockRows);
-    simd::store(out + size_t(row) * w.rows() + block * kBlockRows, sixteen);
+    if (!layer.qkv_bias.empty()) sixteen = sixteen + simd::load(layer.qkv_bias.data() + block * kBlockRows);
+    if (adapters_.has(row)) {
+      const int offset = block < q_blocks ? 0 : 1 + (block - q_blocks) / kv_blocks;  // q, k or v
+      const int first = offset == 0 ? 0 : q_blocks + (offset - 1) * kv_blocks;
+      sixteen = adapters_.added(sixteen, index, kQ, offset, row, block - first);
+    }
+    simd::store(qkv_.data() + size_t(row) * w.rows() + block * kBlockRows, sixteen);
   });
 }
 
-void Decoder::project_onto_rows(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias,
-                                int thread) {
+void Decoder::project_onto_rows(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, int index,
+                                Target target, int thread) {
   const Share blocks = share(w.num_blocks(), thread);
   matmul(w, x, batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
          [&](int block, int row, simd::Floats sixteen) {
     float* at = x_.data() + size_t(row) * shape_.hidden_size + block * kBlockRows;
     if (!bias.empty()) sixteen = sixteen + simd::load(bias.data() + block * kBlockRows);
+    sixteen = adapters_.added(sixteen, index, target, 0, row, block);
     simd::store(at, simd::load(at) + sixteen);
   });
 }
@@ -269,10 +281,13 @@ void Decoder::attend(int index, int thread) {
 }
 
 // SiLU(gate) × up. The packed matrix alternates: 16 rows of gate, the same 16 rows of up.
-void Decoder::gated(const Layer& layer, int thread) {
+void Decoder::gated(int index, int thread) {
+  const Layer& layer = weights_->layers[index];
   const Share blocks = share(layer.gate_up->num_blocks() / 2, thread);
   matmul_pairs(*layer.gate_up, hidden_, batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
                [&](int block, int row, simd::Floats gate, simd::Floats up) {
+    gate = adapters_.added(gate, index, kGate, 0, row, block);
+    up = adapters_.added(up, index, kGate, 1, row, block);
     simd::store(gated_.data() + size_t(row) * shape_.ffn_size + block * kBlockRows, silu(gate) * up);
   });
 }

@@ -5,6 +5,7 @@
 
 #include "attention.h"
 #include "kernels.h"
+#include "lora.h"
 #include "matmul.h"
 #include "read_pass.h"
 #include "rotary.h"
@@ -20,8 +21,18 @@ class Decoder {
   void zero(int page) { kv_.zero(page); }
   size_t kv_bytes() const { return kv_.num_bytes(); }
 
+  // No parts: the adapter is taken away.
+  void set_adapter(int adapter, const sm_lora* parts, int num_parts);
+
   // Writes the rows' KV; logits: [num_samples, vocabulary rounded up to 16]. seconds: one for each part, or null.
   void step(int weights, const sm_batch& batch, float* logits, double* seconds);
+
+  // Single stages; see sm_stage_embed and those after it.
+  void embed_stage(int weights, const sm_batch& batch, float* x);
+  void norm_stage(int weights, int layer, int norm, int num_rows, const float* x, float* normed);
+  void attend_stage(int weights, int layer, const sm_batch& batch, const float* normed, float* x);
+  void mlp_stage(int weights, int layer, const sm_batch& batch, const float* normed, float* x);
+  void head_stage(int weights, int num_rows, const float* normed, float* logits);
 
   // Reads what a step of one row reads of the weights, on all threads; the number of bytes.
   size_t read_pass(int weights);
@@ -47,19 +58,26 @@ class Decoder {
   // Every stage is run by all threads at once; `thread` takes its share.
   void run_stages(int thread, Clock& clock);
   void attention_stages(int index, int thread, Clock& clock);
-  void mlp_stages(const Layer& layer, int thread, Clock& clock);
+  void mlp_stages(int index, int thread, Clock& clock);
+  void shrink(int index, Target first, int count, const float* x, size_t stride, int thread, Clock& clock);
   void head_stages(int thread, Clock& clock);
+  void project_head(int thread);
+  template <class Work>
+  void run_stage(int weights, const sm_batch& batch, Work work);
+  template <class Work>
+  void run_on_rows(int weights, const sm_batch& batch, const float* normed, float* x, Work work);
 
   void embed(int thread);
   // Both make the rows what `consumer` is multiplied with: in 8 bits, or as they are for bfloat16 weights.
   void norm(const std::vector<float>& weight, const PackedMatrix& consumer, int thread);
   void norm_row(int from, const float* weight, const PackedMatrix& consumer, int to);
   void quantize(const float* rows, const PackedMatrix& consumer, Activations& out, int thread);
-  void project(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, float* out, int thread);
-  void project_onto_rows(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, int thread);
+  void project_qkv(int index, int thread);
+  void project_onto_rows(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, int index,
+                         Target target, int thread);
   void rotate_and_write(int index, int thread);
   void attend(int index, int thread);
-  void gated(const Layer& layer, int thread);
+  void gated(int index, int thread);
 
   struct Share { int begin, end; };
   Share share(int count, int thread) const {
@@ -75,6 +93,7 @@ class Decoder {
   WeightSet weight_sets_[SM_MAX_WEIGHT_SETS];
   std::vector<float> cos_, sin_;
   KvPages kv_;
+  Adapters adapters_;
 
   // One step: N rows.
   const WeightSet* weights_ = nullptr;
@@ -84,7 +103,7 @@ class Decoder {
   Buffer<float> qkv_;       // [N, qkv width]
   Buffer<float> attended_;  // [N, heads × D]
   Buffer<float> gated_;     // [N, F]
-  Buffer<float> normed_;    // [N, H] what bfloat16 weights are multiplied with
+  Buffer<float> normed_;    // [N, H] what bfloat16 weights and adapters are multiplied with
   Activations hidden_, attended_q_, gated_q_;
   std::vector<Scratch> scratch_;        // by thread
   std::atomic<int64_t> read_{0};        // keeps the compiler from leaving out a read pass

@@ -54,10 +54,32 @@ void sm_decoder_set_ends(sm_decoder* d, int32_t weights, const sm_matrix* embedd
                          const float* norm) {
   of(d).set_ends(weights, &of(embedding), &of(head), norm);
 }
+int32_t sm_decoder_set_adapter(sm_decoder* d, int32_t adapter, const sm_lora* parts, int32_t num_parts) {
+  return status([&] { of(d).set_adapter(adapter, parts, num_parts); });
+}
 int32_t sm_decoder_step(sm_decoder* d, int32_t weights, const sm_batch* batch, float* logits, double* seconds) {
   return status([&] { of(d).step(weights, *batch, logits, seconds); });
 }
 size_t sm_read_pass(sm_decoder* d, int32_t weights) { return of(d).read_pass(weights); }
+
+int32_t sm_stage_embed(sm_decoder* d, int32_t weights, const sm_batch* batch, float* x) {
+  return status([&] { of(d).embed_stage(weights, *batch, x); });
+}
+int32_t sm_stage_norm(sm_decoder* d, int32_t weights, int32_t layer, int32_t norm, int32_t num_rows, const float* x,
+                      float* normed) {
+  return status([&] { of(d).norm_stage(weights, layer, norm, num_rows, x, normed); });
+}
+int32_t sm_stage_attend(sm_decoder* d, int32_t weights, int32_t layer, const sm_batch* batch, const float* normed,
+                        float* x) {
+  return status([&] { of(d).attend_stage(weights, layer, *batch, normed, x); });
+}
+int32_t sm_stage_mlp(sm_decoder* d, int32_t weights, int32_t layer, const sm_batch* batch, const float* normed, float* x) {
+  return status([&] { of(d).mlp_stage(weights, layer, *batch, normed, x); });
+}
+int32_t sm_stage_head(sm_decoder* d, int32_t weights, int32_t num_rows, const float* normed, float* logits) {
+  return status([&] { of(d).head_stage(weights, num_rows, normed, logits); });
+}
+
 void sm_decoder_zero_page(sm_decoder* d, int32_t page) { of(d).zero(page); }
 size_t sm_decoder_kv_bytes(const sm_decoder* d) { return reinterpret_cast<const Decoder*>(d)->kv_bytes(); }
 void sm_decoder_free(sm_decoder* d) { delete &of(d); }

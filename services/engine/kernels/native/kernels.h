@@ -41,7 +41,18 @@ typedef struct sm_batch {
   const int32_t *sequences;             /* [N] index into page_starts */
   const int32_t *page_starts, *pages;   /* pages[page_starts[s] ...]: the page table of sequence s */
   const int32_t *sample_rows;           /* [num_samples] rows whose logits are wanted, ascending */
+  const int32_t *adapters;              /* [N] number of the row's adapter, -1: none; null: none at all */
 } sm_batch;
+
+/* What an adapter adds to one linear operation of one layer: scale * B(A x). rank: at most SM_MAX_RANK. */
+#define SM_MAX_ADAPTERS 64
+#define SM_MAX_RANK 64
+typedef struct sm_lora {
+  int32_t layer, target; /* target: 0 q, 1 k, 2 v, 3 output, 4 gate, 5 up, 6 down */
+  int32_t rank;
+  float scale;
+  const float *a, *b; /* [rank, columns], [rows, rank]; copied */
+} sm_lora;
 
 /* format: 0 Q4_0, 1 Q4_1, 2 Q8_0, 3 BF16, in GGUF's block layout. rows are rounded up to 16. */
 sm_matrix* sm_matrix_new(int32_t format, int32_t rows, int32_t cols);
@@ -57,11 +68,26 @@ sm_decoder* sm_decoder_new(const sm_shape*, const float* cos, const float* sin);
 void sm_decoder_set_layer(sm_decoder*, int32_t weights, int32_t index, const sm_layer*);
 void sm_decoder_set_ends(sm_decoder*, int32_t weights, const sm_matrix* embedding, const sm_matrix* head,
                          const float* norm);
+/* adapter: 0 to SM_MAX_ADAPTERS - 1; no parts take it away. Returns 0, or 1 when there is no memory. */
+int32_t sm_decoder_set_adapter(sm_decoder*, int32_t adapter, const sm_lora* parts, int32_t num_parts);
 /* logits: [num_samples, head rows]; seconds: [5] embed, attend, mlp, norm, sample are added to, or null.
  * Returns 0, or 1 when there is no memory for the step. */
 int32_t sm_decoder_step(sm_decoder*, int32_t weights, const sm_batch*, float* logits, double* seconds);
 /* Reads the weights as a step of one row does, without computing: its time is the floor of decoding. Returns bytes. */
 size_t sm_read_pass(sm_decoder*, int32_t weights);
+/* One stage of one layer on rows that the caller holds, for a replay that looks at each outcome. A step is: embed; in each
+ * layer norm, attend, norm, mlp; final norm of the sampled rows, head. These give its bits.
+ * x: [num_rows, hidden], the residual stream; normed: the same shape. attend and mlp add to x; attend writes the KV.
+ * Return 0, or 1 when there is no memory. */
+enum { SM_NORM_ATTENTION = 0, SM_NORM_FFN = 1, SM_NORM_FINAL = 2 };
+int32_t sm_stage_embed(sm_decoder*, int32_t weights, const sm_batch*, float* x);
+int32_t sm_stage_norm(sm_decoder*, int32_t weights, int32_t layer, int32_t norm, int32_t num_rows, const float* x,
+                      float* normed);
+int32_t sm_stage_attend(sm_decoder*, int32_t weights, int32_t layer, const sm_batch*, const float* normed, float* x);
+int32_t sm_stage_mlp(sm_decoder*, int32_t weights, int32_t layer, const sm_batch*, const float* normed, float* x);
+/* logits: [num_rows, head rows] */
+int32_t sm_stage_head(sm_decoder*, int32_t weights, int32_t num_rows, const float* normed, float* logits);
+
 void sm_decoder_zero_page(sm_decoder*, int32_t page);
 size_t sm_decoder_kv_bytes(const sm_decoder*);
 void sm_decoder_free(sm_decoder*);

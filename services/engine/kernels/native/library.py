@@ -7,7 +7,7 @@ import sys
 import weakref
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from services.engine.kernels.native.address import address_of
 from services.engine.kernels.native.build import KernelsUnavailable, Level, built_library, supported_levels
-from services.engine.kernels.native.c_interface import SAMPLING_SIGNATURES, SIGNATURES, CBatch, CLayer, CShape
+from services.engine.kernels.native.c_interface import SAMPLING_SIGNATURES, SIGNATURES, CBatch, CLayer, CLora, CShape
+from services.engine.kernels.native.lora import LORA_TARGETS, MAX_ADAPTERS, MAX_RANK, LoraPart, target_shape
 
 Floats = npt.NDArray[np.float32]
 Int32s: TypeAlias = "npt.NDArray[np.int32] | array[int]"
@@ -153,6 +154,8 @@ class Batch:
     pages: Int32s
     sample_rows: Int32s
     """Rows whose logits are wanted, ascending."""
+    adapters: Int32s | None = None
+    """[N] number of each row's adapter, −1: none"""
 
 
 class Decoder:
@@ -160,8 +163,8 @@ class Decoder:
 
     def __init__(self, library: KernelLibrary, shape: Shape, cos: Floats, sin: Floats) -> None:
         """cos, sin: [positions, head_dim / 2]"""
-        self._c = library.c
-        self._shape = shape
+        self.library, self._c = library, library.c
+        self.shape = shape
         self._num_positions = len(cos)
         self._matrices: list[Matrix] = []  # the C side keeps pointers to them
         self._sets: dict[str, int] = {}
@@ -170,8 +173,8 @@ class Decoder:
         cos, sin = _array(cos, np.float32), _array(sin, np.float32)
         assert cos.shape == sin.shape == (len(cos), shape.head_dim // 2), cos.shape
         values = CShape(num_positions=len(cos), **{**vars(shape), "kv_format": KV_FORMATS[shape.kv_format]})
-        self._handle = _made(self._c.sm_decoder_new(byref(values), cos.ctypes.data, sin.ctypes.data))
-        _free_with(self, self._c.sm_decoder_free, self._handle)
+        self.handle = _made(self._c.sm_decoder_new(byref(values), cos.ctypes.data, sin.ctypes.data))
+        _free_with(self, self._c.sm_decoder_free, self.handle)
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -191,16 +194,14 @@ class Decoder:
             **{name: vector.ctypes.data for name, vector in vectors.items()},
             window=layer.window,
         )
-        self._c.sm_decoder_set_layer(self._handle, self._number(weights), index, byref(values))
+        self._c.sm_decoder_set_layer(self.handle, self._number(weights), index, byref(values))
 
     def set_ends(self, weights: str, embedding: Matrix, head: Matrix, norm: Floats) -> None:
         self._matrices += [embedding, head]
         self._formats[weights].update({embedding.format, head.format})
-        self._head_rows = head.rows
+        self.head_rows = head.rows
         norm = _array(norm, np.float32)
-        self._c.sm_decoder_set_ends(
-            self._handle, self._number(weights), embedding.handle, head.handle, norm.ctypes.data
-        )
+        self._c.sm_decoder_set_ends(self.handle, self._number(weights), embedding.handle, head.handle, norm.ctypes.data)
 
     def step(self, batch: Batch, seconds: npt.NDArray[np.float64] | None, weights: str | None = None) -> Floats:
         """Write the rows' KV by the set named `weights`, by default the first; [samples, head rows].
@@ -208,28 +209,57 @@ class Decoder:
         `seconds`: [5], the step's parts are added to it.
         """
         weight_set = 0 if weights is None else self._sets[weights]
-        assert all(map(_is_int32, vars(batch).values())), "integers of another size"
-        assert _largest(batch.positions) < self._num_positions, "a position beyond the rotary tables"
-        assert _largest(batch.pages) < self._shape.num_pages, "a page beyond the pool"
         logits = self._room_for_logits(len(batch.sample_rows))
-        values = CBatch(len(batch.token_ids), len(batch.sample_rows), *map(address_of, vars(batch).values()))
+        values = self.checked(batch)
         times = None if seconds is None else seconds.ctypes.data
-        _check(self._c.sm_decoder_step(self._handle, weight_set, byref(values), address_of(logits), times))
+        self.check(self._c.sm_decoder_step(self.handle, weight_set, byref(values), address_of(logits), times))
         return logits
+
+    def checked(self, batch: Batch) -> CBatch:
+        """The C form, which refers to the memory of `batch`."""
+        arrays = vars(batch).values() if batch.adapters is not None else list(vars(batch).values())[:-1]
+        assert all(map(_is_int32, arrays)), "integers of another size"
+        assert _largest(batch.positions) < self._num_positions, "a position beyond the rotary tables"
+        assert _largest(batch.pages) < self.shape.num_pages, "a page beyond the pool"
+        assert batch.adapters is None or _largest(batch.adapters) < MAX_ADAPTERS, "an adapter beyond the last"
+        return CBatch(len(batch.token_ids), len(batch.sample_rows), *map(address_of, arrays))
+
+    def set_adapter(self, adapter: int, parts: Sequence[LoraPart]) -> None:
+        """The adapter of that number becomes `parts`; without parts it is taken away. Not while a step runs."""
+        assert 0 <= adapter < MAX_ADAPTERS, adapter
+        matrices: list[Floats] = []  # lives as long as the pointers to it
+        values = []
+        for part in parts:
+            a, b = _array(part.a, np.float32), _array(part.b, np.float32)
+            rows, cols = target_shape(part.target, self.shape)
+            assert 0 <= part.layer < self.shape.num_layers, part.layer
+            assert a.shape == (len(a), cols), a.shape
+            assert b.shape == (rows, len(a)), b.shape
+            assert 1 <= len(a) <= MAX_RANK, len(a)
+            matrices += [a, b]
+            target = LORA_TARGETS[part.target]
+            values.append(CLora(part.layer, target, len(a), part.scale, a.ctypes.data, b.ctypes.data))
+        structures = (CLora * len(parts))(*values)
+        self.check(self._c.sm_decoder_set_adapter(self.handle, adapter, structures, len(parts)))
 
     def _room_for_logits(self, num_samples: int) -> Floats:
         """Memory of an earlier step, once nobody holds a view of it: the system clears new pages in each step."""
-        size = num_samples * self._head_rows
+        size = num_samples * self.head_rows
         if self._logits.size < size or sys.getrefcount(self._logits) > ONE_REFERENCE:
             self._logits = np.empty(size, dtype=np.float32)
-        return self._logits[:size].reshape(num_samples, self._head_rows)
+        return self._logits[:size].reshape(num_samples, self.head_rows)
 
     def read_pass(self, weights: str | None = None) -> int:
         """Read what a step of one row reads of the weights, and compute nothing. Returns the number of bytes.
 
         Bytes by its time is the rate that decoding is compared with.
         """
-        return int(self._c.sm_read_pass(self._handle, 0 if weights is None else self._sets[weights]))
+        return int(self._c.sm_read_pass(self.handle, 0 if weights is None else self._sets[weights]))
+
+    @staticmethod
+    def check(status: int) -> None:
+        """Raises MemoryError for what a function of the library says."""
+        _check(status)
 
     def formats(self, weights: str) -> frozenset[str]:
         """The formats of the matrices that a step with these weights multiplies with."""
@@ -240,15 +270,15 @@ class Decoder:
         return self._sets.setdefault(weights, len(self._sets))
 
     def zero_page(self, page: int) -> None:
-        assert 0 <= page < self._shape.num_pages, page
-        self._c.sm_decoder_zero_page(self._handle, page)
+        assert 0 <= page < self.shape.num_pages, page
+        self._c.sm_decoder_zero_page(self.handle, page)
 
     def weight_bytes(self) -> int:
         return sum({matrix.handle: matrix.num_bytes() for matrix in self._matrices}.values())
 
     def kv_bytes(self) -> int:
         """Size when every page has been written."""
-        return int(self._c.sm_decoder_kv_bytes(self._handle))
+        return int(self._c.sm_decoder_kv_bytes(self.handle))
 
 
 def _free_with(owner: object, free: Callable[[int], None], handle: int) -> None:
