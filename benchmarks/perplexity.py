@@ -1,6 +1,6 @@
 """Perplexity of each precision mode against the checkpoint's float32 dequantization, on the default model, paired.
 
-python benchmarks/perplexity.py [--modes turbo standard precise] [--windows 4] [--length 1024] [--kv-dtype bfloat16]
+python benchmarks/perplexity.py [--modes turbo standard precise] [--windows 6] [--length 1024] [--kv-dtype bfloat16]
     [--other-grid] [--json]
 
 Six texts of different kinds that this machine has anyway (`benchmarks/perplexity_texts.py`); a text that is absent is
@@ -144,7 +144,7 @@ def by_text(windows: Sequence[Window], found: Sequence[Doubles], exact: Sequence
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
-    parser.add_argument("--windows", type=int, default=4)
+    parser.add_argument("--windows", type=int, default=6)
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--kv-dtype", default="bfloat16", choices=["bfloat16", "int8"])
     parser.add_argument("--other-grid", action="store_true")
