@@ -1,14 +1,20 @@
-// Attention of a few queries over the pages of one sequence.
+// Attention of some queries over the pages of one sequence.
 //
-// Each query's sums run over pages and lanes in a fixed order; queries that share a tile only share the loads.
+// Queries stand together in tiles, whose sums stay in registers, and tiles in a crowd, which reads a few pages at a time
+// while these are in the cache. Each query's sums run over pages and lanes in a fixed order: what stands beside it only
+// shares the loads.
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "kv_pages.h"
 #include "simd.h"
 
 constexpr int kTileQueries = 6;
+constexpr int kMaxTiles = 8;
+constexpr int kMaxQueries = kTileQueries * kMaxTiles;
+constexpr int kPagesAtOnce = 8;  // keys or values of one head: 16 kB at 64 dimensions in bfloat16
 
 // One query head of one token, over the sequence's tokens [first, end).
 struct Query {
@@ -17,13 +23,18 @@ struct Query {
   int first, end;
 };
 
-// The tokens that a tile of queries reads: its pages are those from `first_page` up to, not including, `end_page`.
+// Entries [begin, end) of a sequence's page table.
+struct Pages {
+  int begin, end;
+
+  int count() const { return end - begin; }
+};
+
+// Tokens [first, end) that some queries read.
 struct Reach {
   int first, end;
 
-  int first_page() const { return first / kPageTokens; }
-  int end_page() const { return (end + kPageTokens - 1) / kPageTokens; }
-  int num_pages() const { return end_page() - first_page(); }
+  Pages pages() const { return {first / kPageTokens, (end + kPageTokens - 1) / kPageTokens}; }
 };
 
 inline simd::Floats widened(const uint16_t* values) { return simd::load_bf16(values); }
@@ -53,11 +64,11 @@ inline simd::Floats keep_seen(simd::Floats a, const Query& query, int page, floa
   return a;
 }
 
-// scores: [Q, stride], 16 of a page at once; what a query does not see is −infinity
+// scores: [Q, stride], 16 of a page at once, the first those of `pages.begin`; what a query does not see is −infinity
 template <int Q, class Value>
-inline void score(const PageView<Value>& view, const Query* queries, Reach reach, float* scores, size_t stride) {
+inline void score(const PageView<Value>& view, const Query* queries, Pages pages, float* scores, size_t stride) {
   const int head_dim = view.kv.head_dim();
-  for (int page = reach.first_page(); page < reach.end_page(); ++page, scores += kPageTokens) {
+  for (int page = pages.begin; page < pages.end; ++page, scores += kPageTokens) {
     const Value* keys = view.keys(page);
     simd::Floats sums[Q];
     for (int i = 0; i < Q; ++i) sums[i] = simd::splat(0);
@@ -77,34 +88,32 @@ inline void score(const PageView<Value>& view, const Query* queries, Reach reach
 // Turns one query's scores into weights, times the scales of the values where these have some, and gives the factor that
 // makes the weights alone sum to 1.
 template <class Value>
-inline float soften(const PageView<Value>& view, float* scores, const Query& query, Reach reach) {
+inline float soften(const PageView<Value>& view, float* scores, const Query& query, Pages pages) {
   simd::Floats top = simd::splat(-INFINITY);
-  for (int page = 0; page < reach.num_pages(); ++page) top = simd::max(top, simd::load(scores + page * kPageTokens));
+  for (int i = 0; i < pages.count(); ++i) top = simd::max(top, simd::load(scores + i * kPageTokens));
   const simd::Floats largest = simd::splat(simd::largest(top));
   simd::Floats total = simd::splat(0);
-  for (int page = 0; page < reach.num_pages(); ++page) {
-    float* at = scores + page * kPageTokens;
+  for (int i = 0; i < pages.count(); ++i) {
+    float* at = scores + i * kPageTokens;
     const simd::Floats weight = simd::exp(simd::load(at) - largest);
-    const simd::Floats kept = keep_seen(weight, query, reach.first_page() + page, 0.0f);
+    const simd::Floats kept = keep_seen(weight, query, pages.begin + i, 0.0f);
     total = total + kept;
-    if constexpr (PageView<Value>::kHasScales)
-      simd::store(at, kept * view.value_scales(reach.first_page() + page));
-    else
-      simd::store(at, kept);
+    if constexpr (PageView<Value>::kHasScales) simd::store(at, kept * view.value_scales(pages.begin + i));
+    else simd::store(at, kept);
   }
   return 1.0f / simd::sum(total);
 }
 
-// out = Σ weight × value, 16 dimensions at a time
+// out += Σ weight × value over `pages`, 16 dimensions at a time; weights: [Q, stride], the first those of `pages.begin`
 template <int Q, class Value>
-inline void blend(const PageView<Value>& view, const Query* queries, Reach reach, const float* weights, size_t stride,
-                  const float* factors) {
+inline void blend(const PageView<Value>& view, const Query* queries, Reach reach, Pages pages, const float* weights,
+                  size_t stride) {
   const int head_dim = view.kv.head_dim();
   for (int d = 0; d < head_dim; d += 16) {
     simd::Floats sums[Q];
-    for (int i = 0; i < Q; ++i) sums[i] = simd::splat(0);
+    for (int i = 0; i < Q; ++i) sums[i] = simd::load(queries[i].out + d);
     const float* page_weights = weights;
-    for (int page = reach.first_page(); page < reach.end_page(); ++page, page_weights += kPageTokens) {
+    for (int page = pages.begin; page < pages.end; ++page, page_weights += kPageTokens) {
       const Value* values = view.values(page) + d;
       const int begin = std::max(0, reach.first - page * kPageTokens);
       const int count = std::min(kPageTokens, reach.end - page * kPageTokens);
@@ -115,28 +124,82 @@ inline void blend(const PageView<Value>& view, const Query* queries, Reach reach
           sums[i] = simd::fma(simd::splat(page_weights[i * stride + token]), value, sums[i]);
       }
     }
-    for (int i = 0; i < Q; ++i) simd::store(queries[i].out + d, sums[i] * simd::splat(factors[i]));
+    for (int i = 0; i < Q; ++i) simd::store(queries[i].out + d, sums[i]);
   }
 }
 
-// Q queries of one KV head. scratch: [kTileQueries, stride], stride ≥ tokens of the pages that the queries reach.
-template <int Q = kTileQueries, class Value>
-inline void attend(const PageView<Value>& view, const Query* queries, int count, float* scratch, size_t stride) {
+// Calls `run` with the number of a tile's queries as a constant.
+template <int Q = kTileQueries, class Run>
+inline void with_count(int count, Run run) {
   if constexpr (Q > 1) {
-    if (count < Q) return attend<Q - 1>(view, queries, count, scratch, stride);
+    if (count < Q) return with_count<Q - 1>(count, run);
   }
-  Reach reach{queries[0].first, queries[0].end};
-  for (int i = 1; i < Q; ++i)
-    reach = {std::min(reach.first, queries[i].first), std::max(reach.end, queries[i].end)};
-  score<Q>(view, queries, reach, scratch, stride);
-  float factors[Q];
-  for (int i = 0; i < Q; ++i) factors[i] = soften(view, scratch + i * stride, queries[i], reach);
-  blend<Q>(view, queries, reach, scratch, stride, factors);
+  run(std::integral_constant<int, Q>());
 }
 
-// The same over pages of either format. pages: the sequence's page table
+// Queries of one KV head, and the memory for their scores: [kMaxQueries, stride], stride ≥ tokens of the pages they reach.
+template <class Value>
+class Crowd {
+ public:
+  Crowd(const PageView<Value>& view, const Query* queries, int count, float* scores, size_t stride)
+      : view_(view), queries_(queries), count_(count), scores_(scores), stride_(stride), whole_(reach_of(0, count)) {}
+
+  void attend() {
+    each_tile([&](auto q, int first, Pages pages) {
+      score<q()>(view_, queries_ + first, pages, scores_of(first, pages), stride_);
+    });
+    float factors[kMaxQueries];
+    for (int i = 0; i < count_; ++i) {
+      const int first = i / kTileQueries * kTileQueries;
+      const Pages pages = reach_of(first, tile_count(first)).pages();
+      factors[i] = soften(view_, scores_of(i, pages), queries_[i], pages);
+      std::fill(queries_[i].out, queries_[i].out + view_.kv.head_dim(), 0.0f);
+    }
+    each_tile([&](auto q, int first, Pages pages) {
+      blend<q()>(view_, queries_ + first, reach_of(first, q()), pages, scores_of(first, pages), stride_);
+    });
+    for (int i = 0; i < count_; ++i)
+      for (int d = 0; d < view_.kv.head_dim(); d += 16)
+        simd::store(queries_[i].out + d, simd::load(queries_[i].out + d) * simd::splat(factors[i]));
+  }
+
+ private:
+  // run(size of the tile, its first query, pages): a few pages for every tile that reaches them, then the next ones.
+  template <class Run>
+  void each_tile(Run run) {
+    const Pages all = whole_.pages();
+    for (int page = all.begin; page < all.end; page += kPagesAtOnce)
+      for (int first = 0; first < count_; first += kTileQueries) {
+        const Pages reached = reach_of(first, tile_count(first)).pages();
+        const Pages pages{std::max(page, reached.begin), std::min(page + kPagesAtOnce, reached.end)};
+        if (pages.count() > 0) with_count(tile_count(first), [&](auto q) { run(q, first, pages); });
+      }
+  }
+
+  int tile_count(int first) const { return std::min(kTileQueries, count_ - first); }
+
+  Reach reach_of(int first, int count) const {
+    Reach reach{queries_[first].first, queries_[first].end};
+    for (int i = first + 1; i < first + count; ++i)
+      reach = {std::min(reach.first, queries_[i].first), std::max(reach.end, queries_[i].end)};
+    return reach;
+  }
+
+  float* scores_of(int query, Pages pages) const {
+    return scores_ + query * stride_ + size_t(pages.begin - whole_.pages().begin) * kPageTokens;
+  }
+
+  const PageView<Value>& view_;
+  const Query* const queries_;
+  const int count_;
+  float* const scores_;
+  const size_t stride_;
+  const Reach whole_;
+};
+
+// At most kMaxQueries queries of one KV head over pages of either format. pages: the sequence's page table
 inline void attend(const KvPages& kv, const int32_t* pages, int layer, int head, const Query* queries, int count,
-                   float* scratch, size_t stride) {
-  if (kv.is_int8()) attend(PageView<int8_t>{kv, pages, layer, head}, queries, count, scratch, stride);
-  else attend(PageView<uint16_t>{kv, pages, layer, head}, queries, count, scratch, stride);
+                   float* scores, size_t stride) {
+  if (kv.is_int8()) Crowd(PageView<int8_t>{kv, pages, layer, head}, queries, count, scores, stride).attend();
+  else Crowd(PageView<uint16_t>{kv, pages, layer, head}, queries, count, scores, stride).attend();
 }

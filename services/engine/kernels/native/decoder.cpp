@@ -101,7 +101,9 @@ void Decoder::reserve(const sm_batch& batch) {
   int longest = 0;
   for (int row = 0; row < batch.num_rows; ++row) longest = std::max(longest, batch.positions[row] + 1);
   max_tokens_ = size_t(longest + kPageTokens - 1) / kPageTokens * kPageTokens;
-  for (Scratch& scratch : scratch_) scratch.scores.reserve(kTileQueries * max_tokens_);
+  const int tiles = int(kScoreBytes / (sizeof(float) * kTileQueries * max_tokens_));
+  max_queries_ = kTileQueries * std::clamp(tiles, 1, kMaxTiles);
+  for (Scratch& scratch : scratch_) scratch.scores.reserve(max_queries_ * max_tokens_);
 }
 
 void Decoder::run_stages(int thread, Clock& clock) {
@@ -252,31 +254,34 @@ void Decoder::rotate_and_write(int index, int thread) {
   }
 }
 
-// A task is a KV head for as many rows of one sequence as fill a tile of queries.
+// A task is a KV head for a crowd of rows of one sequence.
 void Decoder::attend(int index, int thread) {
-  const int head_dim = shape_.head_dim, kv_heads = shape_.num_kv_heads, group = shape_.num_heads / kv_heads;
-  const int rows_per_tile = std::max(1, kTileQueries / group), window = weights_->layers[index].window;
+  const int group = shape_.num_heads / shape_.num_kv_heads, rows_per_task = std::max(1, max_queries_ / group);
   int task = 0;
   for (int row = 0, end = 0; row < batch_->num_rows; row = end) {
-    for (end = row + 1; end < batch_->num_rows && end - row < rows_per_tile; ++end)
+    for (end = row + 1; end < batch_->num_rows && end - row < rows_per_task; ++end)
       if (batch_->sequences[end] != batch_->sequences[row]) break;
-    for (int head = 0; head < kv_heads; ++head) {
-      if (task++ % pool_.num_threads() != thread) continue;
-      const int32_t* pages = batch_->pages + batch_->page_starts[batch_->sequences[row]];
-      Query tile[kTileQueries];
-      int filled = 0;
-      for (int at = 0; at < (end - row) * group; ++at) {
-        const size_t member = row + at / group, query_head = head * group + at % group;
-        tile[filled++] = {qkv_.data() + member * qkv_width() + query_head * head_dim,
-                          attended_.data() + member * attended_width() + query_head * head_dim,
-                          window == 0 ? 0 : std::max(0, batch_->positions[member] + 1 - window),
-                          batch_->positions[member] + 1};
-        if (filled == kTileQueries || at + 1 == (end - row) * group) {
-          ::attend(kv_, pages, index, head, tile, filled, scratch_[thread].scores.data(), max_tokens_);
-          filled = 0;
-        }
-      }
-    }
+    for (int head = 0; head < shape_.num_kv_heads; ++head)
+      if (task++ % pool_.num_threads() == thread) attend(index, head, row, end, thread);
+  }
+}
+
+// The query heads of one KV head, for rows [begin, end) of one sequence.
+void Decoder::attend(int index, int head, int begin, int end, int thread) {
+  const int head_dim = shape_.head_dim, group = shape_.num_heads / shape_.num_kv_heads;
+  const int window = weights_->layers[index].window;
+  const int32_t* pages = batch_->pages + batch_->page_starts[batch_->sequences[begin]];
+  Query queries[kMaxQueries];
+  int count = 0;
+  for (int at = 0; at < (end - begin) * group; ++at) {
+    const size_t row = begin + at / group, query_head = head * group + at % group;
+    const int tokens = batch_->positions[row] + 1;
+    queries[count++] = {qkv_.data() + row * qkv_width() + query_head * head_dim,
+                        attended_.data() + row * attended_width() + query_head * head_dim,
+                        window == 0 ? 0 : std::max(0, tokens - window), tokens};
+    if (count < max_queries_ && at + 1 < (end - begin) * group) continue;
+    ::attend(kv_, pages, index, head, queries, count, scratch_[thread].scores.data(), max_tokens_);
+    count = 0;
   }
 }
 

@@ -77,6 +77,7 @@ class Decoder {
                          Target target, int thread);
   void rotate_and_write(int index, int thread);
   void attend(int index, int thread);
+  void attend(int index, int head, int begin, int end, int thread);
   void gated(int index, int thread);
 
   struct Share { int begin, end; };
@@ -108,4 +109,6 @@ class Decoder {
   std::vector<Scratch> scratch_;        // by thread
   std::atomic<int64_t> read_{0};        // keeps the compiler from leaving out a read pass
   size_t max_tokens_ = 0;               // the longest sequence of the step, in whole pages
+  int max_queries_ = 0;                 // that attend together: their scores stay in the second-level cache
+  static constexpr size_t kScoreBytes = 256 << 10;
 };

@@ -125,7 +125,7 @@ int32_t sm_attend(const float* q, const float* k, const float* v, int32_t num_ro
                v + size_t(at) * head_dim);
     }
     const size_t stride = size_t(end + kPageTokens - 1) / kPageTokens * kPageTokens;
-    Buffer<float> scratch(kTileQueries * stride);
+    Buffer<float> scratch(stride);
     for (int at = 0; at < num_rows * num_heads; ++at) {
       const int head = at % num_heads / (num_heads / num_kv_heads), tokens = end - num_rows + at / num_heads + 1;
       const int first = window == 0 ? 0 : std::max(0, tokens - window);

@@ -12,7 +12,7 @@
 #pragma once
 #include <cstring>
 
-#include "memory.h"
+#include "arena.h"
 #include "simd.h"
 
 constexpr int kBlockRows = 16;
@@ -25,7 +25,7 @@ class PackedMatrix {
   // `rows` is rounded up to whole blocks; rows never filled stay zero.
   PackedMatrix(Format format, int rows, int cols)
       : format_(format), rows_((rows + kBlockRows - 1) / kBlockRows * kBlockRows), groups_(cols / kGroup) {
-    data_ = Buffer<uint8_t>(size_t(num_blocks()) * groups_ * block_bytes());
+    data_ = Piece(size_t(num_blocks()) * groups_ * block_bytes());
   }
 
   // Take `num_rows` rows of GGUF blocks (of bfloat16 values for kBf16); 16 rows at a time go to row blocks `first`, `first + step`, …
@@ -97,7 +97,7 @@ class PackedMatrix {
 
   Format format_;
   int rows_, groups_;
-  Buffer<uint8_t> data_;
+  Piece data_;
 };
 
 inline float half_at(const uint8_t* p, int index) {
