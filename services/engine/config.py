@@ -83,8 +83,9 @@ class EngineConfig(Section):
     `stagemesh[torch]`. `auto`: native where it can run, else torch where it is installed."""
     modes: tuple[Mode, ...] = Field(default=("standard",), min_length=1)
     """Precisions that the native kernels hold the weights in, each in memory of its own unless two are alike: `turbo`
-    (4-bit weights with an 8-bit head), `standard` (8-bit weights), `precise` (bfloat16 weights and float activations).
-    A GGUF file's 4- and 8-bit weights are taken as they are by the first two. PyTorch has `precise` alone."""
+    (4-bit weights with an 8-bit head), `standard` (8-bit weights), `precise` (float activations, bfloat16 weights).
+    A GGUF file's 4- and 8-bit weights are taken as they are by all three, in the same memory. PyTorch has `precise`
+    alone."""
     default_mode: Mode | None = None
     """The mode of requests that ask for none, one of `modes`; by default the first."""
     turbo_weights: WeightFormats = WeightFormats()

@@ -10,7 +10,8 @@ from stagemesh.api.common.v1 import common_pb2
 from stagemesh.runtime.precision_mode import mode_name, mode_unavailable
 
 Mode = Literal["turbo", "standard", "precise"]
-"""`turbo`: 4-bit weights with an 8-bit head. `standard`: 8-bit weights. `precise`: bfloat16 weights, float32 sums."""
+"""`turbo`: 4-bit weights with an 8-bit head. `standard`: 8-bit weights. `precise`: bfloat16 weights, or those of
+a quantized checkpoint as they are, with activations and sums in float32."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 

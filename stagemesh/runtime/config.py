@@ -1,7 +1,7 @@
 """Read `stagemesh.yaml` and the environment into typed, frozen sections; a bad value names its key and its place.
 
-Order of precedence: environment (`STAGEMESH_ENGINE__MAX_RUNNING=8`), then the file, then defaults. Values in the
-environment are read as YAML, so `STAGEMESH_SERVE='{small: 2}'` works.
+Order of precedence: environment (`STAGEMESH_ENGINE__MAX_RUNNING=8`), then the file, then defaults. Lists and
+mappings in the environment are read as YAML, so `STAGEMESH_SERVE='{small: 2}'` works.
 """
 
 from __future__ import annotations
@@ -100,10 +100,7 @@ def read_source(path: Path | None = None, environ: Mapping[str, str] | None = No
 def _set(values: dict[str, Any], origins: dict[KeyPath, str], variable: str, text: str) -> None:
     keys = tuple(variable.removeprefix(PREFIX).lower().split("__"))
     keys = SHORTHANDS.get(keys[0], keys) if len(keys) == 1 else keys
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        value = text
+    value = _value(text)
     node = values
     for key in keys[:-1]:
         child = node.setdefault(key, {})
@@ -112,6 +109,16 @@ def _set(values: dict[str, Any], origins: dict[KeyPath, str], variable: str, tex
         node = child
     node[keys[-1]] = value
     origins[keys] = variable
+
+
+def _value(text: str) -> Any:
+    """Lists, mappings, null and quoted text as YAML has them; any other word stays as it is for the key's type to read,
+    so that a name or a secret such as `78e6` is no number."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value if value is None or isinstance(value, str | list | dict) else text.strip()
 
 
 def _read_file(path: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:

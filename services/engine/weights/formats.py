@@ -18,7 +18,7 @@ QUANTIZED = frozenset({"Q4_0", "Q4_1", "Q8_0"})
 def chosen_format(mode: Mode, kind: Kind, stored: Sequence[str], turbo: WeightFormats) -> str:
     """The format of a matrix whose parts are stored in `stored`."""
     if mode == "precise":
-        return "BF16"
+        return stored[0] if len(set(stored)) == 1 and stored[0] in QUANTIZED else "BF16"
     if QUANTIZED.issuperset(stored):
         return stored[0] if len(set(stored)) == 1 else "Q8_0" if "Q8_0" in stored else "Q4_1"
     return "Q8_0" if mode == "standard" else NAMES[getattr(turbo, kind)]

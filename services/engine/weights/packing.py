@@ -11,7 +11,7 @@ from services.engine.config import WeightFormats
 from services.engine.kernels.native.convert import converted
 from services.engine.kernels.native.library import BLOCK_ROWS, KernelLibrary, Matrix
 from services.engine.modes import Mode
-from services.engine.weights.formats import Kind, chosen_format
+from services.engine.weights.formats import QUANTIZED, Kind, chosen_format
 from services.engine.weights.quantized_cache import QuantizedCache
 from services.engine.weights.tensors import Floats, Tensors
 from stagemesh.models.errors import ModelCorrupt
@@ -56,7 +56,14 @@ class Packer:
             for name, first in zip(names, firsts, strict=True):
                 matrix.fill(self._raw(name, format_), first, block_step)
             self._packed[key] = matrix
-        return self._packed[key]
+        return self._exact(key) if mode == "precise" and format_ in QUANTIZED else self._packed[key]
+
+    def _exact(self, key: tuple[str, ...]) -> Matrix:
+        """Quantized weights of a checkpoint as they are, without the rounding of activations."""
+        exact_key = ("exact", *key)
+        if exact_key not in self._packed:
+            self._packed[exact_key] = self._packed[key].exact()
+        return self._packed[exact_key]
 
     def _raw(self, name: str, format_: str) -> npt.NDArray[np.uint8]:
         stored = self._tensors.format(name)

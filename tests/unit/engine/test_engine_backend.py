@@ -9,6 +9,7 @@ import pytest
 
 from services.engine.backend import load_backend
 from services.engine.config import EngineConfig
+from services.engine.kernels.native import build
 from services.engine.kernels.native.build import (
     AVX2,
     AVX512_VNNI,
@@ -22,6 +23,12 @@ from stagemesh.models.model_config import load_model_config
 from stagemesh.models.store import ModelFiles
 
 SIZES = Sizes(context_length=128, num_pages=16, num_threads=1)
+
+
+@pytest.fixture(autouse=True)
+def without_shipped_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a checkout that was installed without a compiler."""
+    monkeypatch.setattr(build, "PREBUILT_FOLDER", tmp_path / "none")
 
 
 @pytest.fixture

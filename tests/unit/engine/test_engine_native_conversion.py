@@ -135,7 +135,9 @@ def test_k_quants_are_read_as_the_reference_reads_them(
         ("standard", "mlp", ["Q4_1", "Q4_1"], "Q4_1"),
         ("turbo", "mlp", ["Q4_0", "Q4_1"], "Q4_1"),
         ("turbo", "mlp", ["Q8_0", "Q4_1"], "Q8_0"),
-        ("precise", "mlp", ["Q4_1", "Q4_1"], "BF16"),
+        ("precise", "mlp", ["Q4_1", "Q4_1"], "Q4_1"),
+        ("precise", "mlp", ["Q4_1", "Q8_0"], "BF16"),
+        ("precise", "mlp", ["F32", "F32"], "BF16"),
     ],
 )
 def test_the_mode_chooses_the_format_of_what_is_not_quantized_already(

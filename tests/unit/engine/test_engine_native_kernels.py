@@ -70,6 +70,25 @@ def test_matmul_is_the_product_with_dequantized_weights(library: KernelLibrary, 
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(x).max() * 96)
 
 
+@pytest.mark.parametrize("format_", ["Q4_0", "Q4_1", "Q8_0"])
+@pytest.mark.parametrize("num_rows", NUM_ROWS)
+def test_exact_weights_are_multiplied_with_activations_as_they_are(
+    library: KernelLibrary, format_: str, num_rows: int
+) -> None:
+    rng = np.random.default_rng(num_rows)
+    raw = quantized(rng.normal(size=(80, 96)).astype(np.float32), format_)
+    x = rng.normal(size=(num_rows, 96)).astype(np.float32) * rng.uniform(0.01, 10, (num_rows, 1)).astype(np.float32)
+    packed = matrix(library, raw, format_, 96)
+    exact = packed.exact()
+    assert (exact.format, exact.num_bytes()) == (f"{format_}-F32", 0)
+    expected = x.astype(np.float64) @ dequantized(raw, format_).T.astype(np.float64)
+    np.testing.assert_allclose(exact.multiply(x), expected, rtol=1e-5, atol=1e-6 * np.abs(x).max() * 96)
+    alone = np.concatenate([exact.multiply(row[None]) for row in x])
+    np.testing.assert_array_equal(exact.multiply(x), alone)
+    del packed  # the memory that both share lives on
+    np.testing.assert_array_equal(exact.multiply(x), alone)
+
+
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_row_is_bitwise_the_same_whatever_rows_are_beside_it(library: KernelLibrary, format_: str) -> None:
     rng = np.random.default_rng(0)

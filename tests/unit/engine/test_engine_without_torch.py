@@ -20,6 +20,7 @@ from pathlib import Path
 sys.modules["torch"] = None  # importing it fails from here on
 
 from services.engine import service  # the whole of it
+from services.engine.kernels.native import build
 from services.engine.block_manager import Owner
 from services.engine.config import EngineConfig
 from services.engine.engine import Engine, load_model
@@ -28,7 +29,9 @@ from services.engine.sequence import Sequence
 from stagemesh.models.store import ModelFiles
 from stagemesh.runtime.config import ConfigError
 
-path, cache_dir, backend = sys.argv[1:]
+path, cache_dir, backend, shipped = sys.argv[1:]
+if not shipped:
+    build.PREBUILT_FOLDER = Path(cache_dir)  # as in a checkout that was installed without a compiler
 files = ModelFiles(name="m", source="", kind="gguf", path=Path(path), cache_dir=Path(cache_dir))
 config = EngineConfig(backend=backend, threads=1, kv_pool_tokens=256)
 try:
@@ -48,8 +51,10 @@ print(json.dumps([model.backend, model.tokenizer.build().decode(tokens)]))
 """
 
 
-def run_without_torch(files: ModelFiles, backend: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", RUN, str(files.path), str(files.cache_dir), backend]
+def run_without_torch(
+    files: ModelFiles, backend: str, *, shipped: str = "shipped", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", RUN, str(files.path), str(files.cache_dir), backend, shipped]
     root = {"PYTHONPATH": str(Path(__file__).parents[3])}
     return subprocess.run(
         command,
@@ -75,7 +80,7 @@ def test_with_neither_a_compiler_nor_torch_the_sentence_says_what_to_install(
     tmp_path: Path, default_model_files: ModelFiles
 ) -> None:
     files = ModelFiles(name="m", source="", kind="gguf", path=default_model_files.path, cache_dir=tmp_path)
-    result = run_without_torch(files, "auto", PATH=str(tmp_path))
+    result = run_without_torch(files, "auto", shipped="", PATH=str(tmp_path))
     assert result.returncode == 1
     assert "pip install 'stagemesh[torch]'" in result.stderr.splitlines()[-1]
     if supported_levels():

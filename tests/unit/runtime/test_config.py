@@ -111,3 +111,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError):
         read_source(write(tmp_path, text), {})
+
+
+@pytest.mark.parametrize("name", ["78755330", "787e53", "0x1f", "1_000", "true", "2026-11-30", "no"])
+def test_text_in_the_environment_that_looks_like_something_else_stays_text(name: str) -> None:
+    config = read_source(environ={"STAGEMESH_KAFKA_TOPIC_PREFIX": name}).shared(MeshConfig)
+    assert config.kafka_topic_prefix == name
+
+
+def test_a_mapping_in_the_environment_keeps_its_types() -> None:
+    config = read_source(environ={"STAGEMESH_SERVE": f"{{{DEFAULT_MODEL}: 2}}"}).shared(MeshConfig)
+    assert config.serve == {DEFAULT_MODEL: 2}

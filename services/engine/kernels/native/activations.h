@@ -22,7 +22,7 @@ struct Activations {
   Buffer<float> scales;    // [tiles, groups, kTileRows]
   Buffer<int32_t> totals;  // [tiles, groups, kTileRows]: sum of the values
   Buffer<float> sums;      // [tiles, groups, kTileRows]: scale × total, what a weight's minimum is multiplied by
-  FloatRows floats;        // the rows as they are: what bfloat16 weights are multiplied with
+  FloatRows floats;        // the rows as they are, for weights that take floats
 
   void reserve(int rows, int cols) {
     groups = cols / kGroup;

@@ -75,9 +75,10 @@ def buildable_levels() -> tuple[Level, ...]:
     return LEVELS if (platform.system(), platform.machine()) == ("Linux", "x86_64") else ()
 
 
-def found_library(level: Level, cache_dir: Path = PREBUILT_FOLDER) -> Path | None:
+def found_library(level: Level, cache_dir: Path | None = None) -> Path | None:
     """The compiled library of these very sources, from the package or from `cache_dir`."""
-    paths = (folder / library_name(level) for folder in (PREBUILT_FOLDER, cache_dir))
+    folders = (PREBUILT_FOLDER,) if cache_dir is None else (PREBUILT_FOLDER, cache_dir)
+    paths = (folder / library_name(level) for folder in folders)
     return next((path for path in paths if path.is_file()), None)
 
 

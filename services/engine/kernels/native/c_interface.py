@@ -57,6 +57,7 @@ class CDraw(Structure):
 
 SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_matrix_new": (c_void_p, (c_int32, c_int32, c_int32)),
+    "sm_matrix_exact": (c_void_p, (c_void_p,)),
     "sm_matrix_fill": (None, (c_void_p, c_void_p, c_int32, c_int32, c_int32)),
     "sm_matrix_bytes": (c_size_t, (c_void_p,)),
     "sm_matrix_free": (None, (c_void_p,)),

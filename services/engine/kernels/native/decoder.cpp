@@ -187,13 +187,13 @@ void Decoder::norm(const std::vector<float>& weight, const PackedMatrix& consume
 
 void Decoder::norm_row(int from, const float* weight, const PackedMatrix& consumer, int to) {
   const float* row = x_.data() + size_t(from) * shape_.hidden_size;
-  if (consumer.is_bf16() || adapters_.has(from))
+  if (consumer.takes_floats() || adapters_.has(from))
     ::norm_row(row, weight, shape_.rms_norm_eps, shape_.hidden_size, normed_.data() + size_t(to) * shape_.hidden_size);
-  if (!consumer.is_bf16()) norm_quantize_row(row, weight, shape_.rms_norm_eps, hidden_, to);
+  if (!consumer.takes_floats()) norm_quantize_row(row, weight, shape_.rms_norm_eps, hidden_, to);
 }
 
 void Decoder::quantize(const float* rows, const PackedMatrix& consumer, Activations& out, int thread) {
-  if (consumer.is_bf16()) return;
+  if (consumer.takes_floats()) return;
   const int groups = consumer.groups();
   const Share mine = share(batch_->num_rows * groups, thread);  // by group, so that a single row is shared as well
   for (int at = mine.begin; at < mine.end; ++at)

@@ -68,7 +68,7 @@ class Decoder {
   void run_on_rows(int weights, const sm_batch& batch, const float* normed, float* x, Work work);
 
   void embed(int thread);
-  // Both make the rows what `consumer` is multiplied with: in 8 bits, or as they are for bfloat16 weights.
+  // Both make the rows what `consumer` is multiplied with: in 8 bits, or as they are.
   void norm(const std::vector<float>& weight, const PackedMatrix& consumer, int thread);
   void norm_row(int from, const float* weight, const PackedMatrix& consumer, int to);
   void quantize(const float* rows, const PackedMatrix& consumer, Activations& out, int thread);
@@ -104,7 +104,7 @@ class Decoder {
   Buffer<float> qkv_;       // [N, qkv width]
   Buffer<float> attended_;  // [N, heads × D]
   Buffer<float> gated_;     // [N, F]
-  Buffer<float> normed_;    // [N, H] what bfloat16 weights and adapters are multiplied with
+  Buffer<float> normed_;    // [N, H] what exact weights and adapters are multiplied with
   Activations hidden_, attended_q_, gated_q_;
   std::vector<Scratch> scratch_;        // by thread
   std::atomic<int64_t> read_{0};        // keeps the compiler from leaving out a read pass

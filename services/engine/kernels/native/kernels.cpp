@@ -33,6 +33,11 @@ Handle* make(Args... args) {
 sm_matrix* sm_matrix_new(int32_t format, int32_t rows, int32_t cols) {
   return make<PackedMatrix, sm_matrix>(Format(format), rows, cols);
 }
+sm_matrix* sm_matrix_exact(const sm_matrix* m) {
+  PackedMatrix* made = nullptr;
+  status([&] { made = new PackedMatrix(of(m).exact()); });
+  return reinterpret_cast<sm_matrix*>(made);
+}
 void sm_matrix_fill(sm_matrix* m, const uint8_t* raw, int32_t num_rows, int32_t first_block, int32_t block_step) {
   of(m).fill(raw, num_rows, first_block, block_step);
 }

@@ -56,6 +56,7 @@ typedef struct sm_lora {
 
 /* format: 0 Q4_0, 1 Q4_1, 2 Q8_0, 3 BF16, in GGUF's block layout. rows are rounded up to 16. */
 sm_matrix* sm_matrix_new(int32_t format, int32_t rows, int32_t cols);
+sm_matrix* sm_matrix_exact(const sm_matrix*); /* shares the weights; multiplied with activations in float */
 void sm_matrix_fill(sm_matrix*, const uint8_t* raw, int32_t num_rows, int32_t first_block, int32_t block_step);
 size_t sm_matrix_bytes(const sm_matrix*);
 void sm_matrix_free(sm_matrix*);

@@ -70,13 +70,23 @@ def load_kernels(cache_dir: Path, level: Level | None = None) -> KernelLibrary:
 class Matrix:
     """Packed weights: [rows, cols], rows rounded up to 16."""
 
-    def __init__(self, library: KernelLibrary, format_: str, rows: int, cols: int) -> None:
+    def __init__(
+        self, library: KernelLibrary, format_: str, rows: int, cols: int, exact_form_of: Matrix | None = None
+    ) -> None:
         assert cols % GROUP == 0, cols
         self.library = library
         self.format = format_
         self.rows, self.cols = -(-rows // BLOCK_ROWS) * BLOCK_ROWS, cols
-        self.handle = _made(library.c.sm_matrix_new(FORMATS[format_], rows, cols))
+        self.is_shared = exact_form_of is not None
+        if exact_form_of is not None:
+            self.handle = _made(library.c.sm_matrix_exact(exact_form_of.handle))
+        else:
+            self.handle = _made(library.c.sm_matrix_new(FORMATS[format_], rows, cols))
         _free_with(self, library.c.sm_matrix_free, self.handle)
+
+    def exact(self) -> Matrix:
+        """The same weights in the same memory, multiplied with activations as they are: nothing is rounded but sums."""
+        return Matrix(self.library, f"{self.format}-F32", self.rows, self.cols, exact_form_of=self)
 
     def fill(self, raw: npt.NDArray[np.uint8], first_block: int, block_step: int = 1) -> None:
         """Take rows of GGUF blocks, [n, bytes per row]; 16 at a time go to every `block_step`-th block of rows."""
@@ -86,7 +96,8 @@ class Matrix:
         self.library.c.sm_matrix_fill(self.handle, raw.ctypes.data, len(raw), first_block, block_step)
 
     def num_bytes(self) -> int:
-        return int(self.library.c.sm_matrix_bytes(self.handle))
+        """Of its own memory."""
+        return 0 if self.is_shared else int(self.library.c.sm_matrix_bytes(self.handle))
 
     def row(self, index: int) -> Floats:
         """One row, dequantized: [cols]"""
@@ -96,7 +107,7 @@ class Matrix:
         return out
 
     def multiply(self, x: Floats) -> Floats:
-        """[n, cols] → [n, rows], with activations in 8 bits, or as they are for BF16"""
+        """[n, cols] → [n, rows], with activations in 8 bits, or as they are for BF16 and exact weights"""
         x = _array(x, np.float32)
         assert x.shape[1:] == (self.cols,), x.shape
         out = np.empty((len(x), self.rows), dtype=np.float32)

@@ -5,7 +5,7 @@
 #pragma once
 #include <algorithm>
 
-#include "matmul_bf16.h"
+#include "matmul_float.h"
 #include "matmul_quantized.h"
 
 // Row block `index` for `count` rows of activations from `row` on, the first of a tile; count ≤ kTileRows. `panel` is the
@@ -24,6 +24,7 @@ inline void multiply_tile(const PackedMatrix& w, int index, const Panel* panel, 
 // Memory that one thread multiplies with.
 struct MatmulScratch {
   Panel panels[2];
+  floats::Unpacked unpacked[2];
 };
 
 // `kBlocks` row blocks from `kBlocks × index` on: `emit(row, out)`, out[b] being the 16 outputs of the b-th.
@@ -50,7 +51,7 @@ inline void multiply_blocks(const PackedMatrix& w, int index, const Activations&
 template <class Emit>
 inline void matmul(const PackedMatrix& w, const Activations& x, int num_rows, int begin, int end, MatmulScratch& scratch,
                    Emit emit) {
-  if (w.is_bf16()) return bf16::matmul(w, x.floats, num_rows, begin, end, emit);
+  if (w.takes_floats()) return floats::matmul(w, x.floats, num_rows, begin, end, scratch.unpacked, emit);
   for (int block = begin; block < end; ++block)
     multiply_blocks<1>(w, block, x, num_rows, scratch, [&](int row, const simd::Floats* out) { emit(block, row, *out); });
 }
@@ -59,7 +60,7 @@ inline void matmul(const PackedMatrix& w, const Activations& x, int num_rows, in
 template <class Emit>
 inline void matmul_pairs(const PackedMatrix& w, const Activations& x, int num_rows, int begin, int end,
                          MatmulScratch& scratch, Emit emit) {
-  if (w.is_bf16()) return bf16::matmul_pairs(w, x.floats, num_rows, begin, end, emit);
+  if (w.takes_floats()) return floats::matmul_pairs(w, x.floats, num_rows, begin, end, scratch.unpacked, emit);
   for (int pair = begin; pair < end; ++pair)
     multiply_blocks<2>(w, pair, x, num_rows, scratch,
                        [&](int row, const simd::Floats* out) { emit(pair, row, out[0], out[1]); });

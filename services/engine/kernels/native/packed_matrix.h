@@ -28,6 +28,13 @@ class PackedMatrix {
     data_ = Piece(size_t(num_blocks()) * groups_ * block_bytes());
   }
 
+  // The same weights, to be multiplied with activations that are not quantized.
+  PackedMatrix exact() const {
+    PackedMatrix copy = *this;
+    copy.exact_ = true;
+    return copy;
+  }
+
   // Take `num_rows` rows of GGUF blocks (of bfloat16 values for kBf16); 16 rows at a time go to row blocks `first`, `first + step`, …
   void fill(const uint8_t* raw, int num_rows, int first, int step) {
     const size_t row_bytes = size_t(groups_) * raw_bytes();
@@ -41,7 +48,8 @@ class PackedMatrix {
 
   const uint8_t* block(int index, int group) const { return data_.data() + at(index, group); }
   bool is_int4() const { return format_ == Format::kQ4_0 || format_ == Format::kQ4_1; }
-  bool is_bf16() const { return format_ == Format::kBf16; }  // multiplied with activations in float
+  bool is_bf16() const { return format_ == Format::kBf16; }
+  bool takes_floats() const { return exact_ || is_bf16(); }  // rather than activations in 8 bits
   int rows() const { return rows_; }
   int groups() const { return groups_; }
   int num_blocks() const { return rows_ / kBlockRows; }
@@ -97,6 +105,7 @@ class PackedMatrix {
 
   Format format_;
   int rows_, groups_;
+  bool exact_ = false;
   Piece data_;
 };
 

@@ -113,6 +113,26 @@ inline Floats load_bf16_second(const uint8_t* p) {
   return {_mm256_castsi256_ps(_mm256_and_si256(lo, high)), _mm256_castsi256_ps(_mm256_and_si256(hi, high))};
 }
 
+// Sixteen words of 32 bits, for what lies in parts of them.
+inline Ints load_words(const uint8_t* p) {
+  return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 32))};
+}
+
+// Four bits of each word, from `kShift` on: 0..15.
+template <int kShift>
+inline Floats nibbles_at(Ints words) {
+  const __m256i mask = _mm256_set1_epi32(15);
+  return to_floats({_mm256_and_si256(_mm256_srli_epi32(words.lo, kShift), mask),
+                    _mm256_and_si256(_mm256_srli_epi32(words.hi, kShift), mask)});
+}
+
+// The signed byte of each word, from `kShift` on.
+template <int kShift>
+inline Floats bytes_at(Ints words) {
+  return to_floats({_mm256_srai_epi32(_mm256_slli_epi32(words.lo, 24 - kShift), 24),
+                    _mm256_srai_epi32(_mm256_slli_epi32(words.hi, 24 - kShift), 24)});
+}
+
 // Values within [-128, 127].
 inline void store_bytes(int8_t* p, Ints a) {
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);

@@ -67,6 +67,21 @@ inline Floats load_bf16_second(const uint8_t* p) {
   return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(int32_t(0xffff0000))))};
 }
 
+// Sixteen words of 32 bits, for what lies in parts of them.
+inline Ints load_words(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+
+// Four bits of each word, from `kShift` on: 0..15.
+template <int kShift>
+inline Floats nibbles_at(Ints words) {
+  return to_floats(Ints{_mm512_and_si512(_mm512_srli_epi32(words.v, kShift), _mm512_set1_epi32(15))});
+}
+
+// The signed byte of each word, from `kShift` on.
+template <int kShift>
+inline Floats bytes_at(Ints words) {
+  return to_floats(Ints{_mm512_srai_epi32(_mm512_slli_epi32(words.v, 24 - kShift), 24)});
+}
+
 // Values within [-128, 127].
 inline void store_bytes(int8_t* p, Ints a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(a.v)); }
 
