@@ -77,6 +77,7 @@ class Matrix:
         self.library = library
         self.format = format_
         self.rows, self.cols = -(-rows // BLOCK_ROWS) * BLOCK_ROWS, cols
+        self.handle: int
         self.is_shared = exact_form_of is not None
         if exact_form_of is not None:
             self.handle = _made(library.c.sm_matrix_exact(exact_form_of.handle))
