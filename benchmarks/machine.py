@@ -18,7 +18,7 @@ def describe_machine() -> dict[str, object]:
         "flags": [flag for flag in cpu_flags() if VECTOR_FLAGS.match(flag)],
         "cores": len(os.sched_getaffinity(0)),
         "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_000_000,
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "python": platform.python_version(),
         "load_average": round(os.getloadavg()[0], 2),
     }
