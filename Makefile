@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-QUESTION ?= What is the capital of France?
+QUESTION ?= What is photosynthesis? Answer in one sentence.
 
 .PHONY: help
 help: ## list the targets

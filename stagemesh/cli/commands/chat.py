@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  stagemesh chat "What is the capital of France?"
+  stagemesh chat "What is photosynthesis? Answer in one sentence."
   stagemesh chat                            a conversation; Ctrl-C stops an answer, Ctrl-D ends it
   stagemesh chat --session trip             continue the session `trip`, also after a restart of the mesh
   stagemesh chat "And of Italy?" --session trip --json"""
