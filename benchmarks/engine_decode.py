@@ -1,6 +1,6 @@
 """Speed of the engine core in process: one stream, 16 at once, long prompts, on the default model.
 
-OMP_WAIT_POLICY=PASSIVE python benchmarks/engine_decode.py [--threads 2] [--backend native] [--dtype float32]
+OMP_WAIT_POLICY=PASSIVE python benchmarks/engine_decode.py [--threads 2] [--backend torch] [--dtype float32]
     [--repeats 3] [--json]
 
 (The service sets the wait policy itself, before torch is imported.) `stagemesh bench engine` is the same for users.
@@ -38,7 +38,7 @@ def processor() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--backend", default="torch", choices=["torch", "native"])
+    parser.add_argument("--backend", default="auto", choices=["auto", "native", "torch"])
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", choices=sorted(WORKLOADS), help="one workload instead of all")
@@ -48,7 +48,7 @@ def main() -> None:
     model = load_model(files, EngineConfig(threads=args.threads, dtype=args.dtype, backend=args.backend))
     core = bench_core(model)
     results: dict[str, object] = {"processor": processor(), "threads": args.threads, "backend": model.backend}
-    if args.backend == "torch":
+    if model.backend.startswith("torch"):
         results["dtype"] = args.dtype
     for name, workload in WORKLOADS.items():
         if args.only in (None, name):

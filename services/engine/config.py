@@ -84,7 +84,7 @@ class EngineConfig(Section):
     modes: tuple[Mode, ...] = Field(default=("standard",), min_length=1)
     """Precisions that the native kernels hold the weights in, each in memory of its own unless two are alike: `turbo`
     (4-bit weights with an 8-bit head), `standard` (8-bit weights), `precise` (float activations, bfloat16 weights).
-    A GGUF file's 4- and 8-bit weights are taken as they are by all three, in the same memory. PyTorch has `precise`
+    A GGUF file's Q4_0, Q4_1 and Q8_0 are taken as they are by all three, in the same memory. PyTorch has `precise`
     alone."""
     default_mode: Mode | None = None
     """The mode of requests that ask for none, one of `modes`; by default the first."""
