@@ -40,6 +40,7 @@ def mode_unavailable(wanted: str, model: str, there_are: Iterable[str]) -> Preco
     """The error of a request for a mode that exists, and that no engine of the model holds."""
     return Precondition(
         "MODE_UNAVAILABLE",
-        f"no engine holds {model} in the mode {wanted}; there are {', '.join(sorted(there_are))}; `engine.modes` adds others",
+        f"no engine holds {model} in the mode {wanted}; there are {', '.join(sorted(there_are))};"
+        " `engine.modes` adds others",
         field="policy.precision_mode",
     )
