@@ -85,7 +85,10 @@ class NativeSampler:
             reason = "no token may be chosen" if token == NOTHING_ALLOWED else "there is no memory"
             return Internal("SAMPLING_FAILED", f"{reason} at this position")
         num_top = draw.sequence.params.logprobs
-        return Sampled(token, None if num_top is None else self.logprobs(draw.row, token, num_top))
+        try:
+            return Sampled(token, None if num_top is None else self.logprobs(draw.row, token, num_top))
+        except MemoryError:
+            return Internal("SAMPLING_FAILED", "there is no memory at this position")
 
 
 def _fill(target: CDraw, draw: Draw) -> list[object]:

@@ -47,19 +47,24 @@ class SensitiveTokens:
             return
         self._checked_s = now_s
         try:
-            status = self._file.stat()
-            seen = (status.st_mtime_ns, status.st_size)
-        except FileNotFoundError:
-            seen = None
-        if seen != self._seen:
-            self._seen = seen
-            self._marked = self._mark([*self._entries, *(read_entries(self._file) if seen else ())])
+            seen = _version(self._file)
+            if seen == self._seen:
+                return
+            entries = read_entries(self._file) if seen else []
+        except OSError as error:  # what was read before stays in force, and the file is looked at again
+            log.warning("sensitive tokens not read", file=str(self._file), error=str(error))
+            return
+        self._seen = seen
+        self._marked = self._mark([*self._entries, *entries])
 
     def is_sensitive(self, row: Row) -> bool:
         """Whether one of the two likeliest tokens of `row` [V] is marked, or they are too near to each other."""
         first, second = (int(token) for token in _two_best(row))
         margin = float(row[first] - row[second])
-        return margin < self._min_margin or bool(self._marked[first] or self._marked[second])
+        return margin < self._min_margin or self._is_marked(first) or self._is_marked(second)
+
+    def _is_marked(self, token: int) -> bool:
+        return token < len(self._marked) and bool(self._marked[token])  # a model may have more rows than tokens
 
     def _mark(self, entries: Iterable[str]) -> npt.NDArray[np.bool_]:
         wanted = [entry.encode() for entry in entries]
@@ -75,14 +80,19 @@ class SensitiveTokens:
         return np.array([*marked, False], dtype=np.bool_)[:-1]
 
 
-def read_entries(file: Path) -> list[str]:
-    """The usable lines. What cannot be used is told in the log, by the line's number."""
+def _version(file: Path) -> tuple[int, int] | None:
+    """Changes with the file; None where there is none. Raises OSError."""
     try:
-        with file.open("rb") as stream:
-            text = stream.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        log.warning("sensitive tokens not read", file=str(file), error=str(error))
-        return []
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def read_entries(file: Path) -> list[str]:
+    """The usable lines. What cannot be used is told in the log, by the line's number. Raises OSError."""
+    with file.open("rb") as stream:
+        text = stream.read(MAX_FILE_BYTES + 1)
     if len(text) > MAX_FILE_BYTES:
         log.warning("sensitive tokens cut", file=str(file), max_bytes=MAX_FILE_BYTES)
         text = text[:MAX_FILE_BYTES].rpartition(b"\n")[0]

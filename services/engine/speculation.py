@@ -12,6 +12,9 @@ from services.engine.guesser import MIN_CHANCE, Guesser
 from services.engine.modes import Mode
 from services.engine.scheduler import WorkItem
 from services.engine.sequence import Sequence
+from stagemesh.runtime.telemetry import get_logger
+
+log = get_logger(__name__)
 
 
 class Speculation:
@@ -21,7 +24,7 @@ class Speculation:
         self._max_draft_tokens = max_draft_tokens
         self._guessers: dict[str, Guesser] = {}
         self._costs: dict[Mode | None, StepCost] = defaultdict(StepCost)
-        self._num_refused = 0
+        self._num_refused: dict[Mode | None, int] = defaultdict(int)
 
     def add_drafts(self, items: Seq[WorkItem], fit: Fit) -> list[WorkItem]:
         by_mode: dict[Mode | None, list[WorkItem]] = defaultdict(list)  # each mode is a pass of its own
@@ -48,8 +51,8 @@ class Speculation:
 
     def _drafts(self, mode: Mode | None, items: Seq[WorkItem]) -> list[Seq[int]]:
         cost = self._costs[mode].of
-        probes = self._num_refused % PROBE_INTERVAL == PROBE_INTERVAL - 1  # the measured cost may be out of date
-        self._num_refused += 1
+        probes = self._num_refused[mode] % PROBE_INTERVAL == PROBE_INTERVAL - 1  # the measured cost may be out of date
+        self._num_refused[mode] += 1
         if not probes and not can_pay(len(items), self._max_draft_tokens, cost):
             return [()] * len(items)
         guessers = [self._look(item.sequence) for item in items]
@@ -57,7 +60,7 @@ class Speculation:
         likely = [own if own and own[0] >= MIN_CHANCE else () for own in chances]
         lengths = draft_lengths(likely, len(items), cost) if any(likely) else [0] * len(items)
         if any(lengths):
-            self._num_refused = 0
+            self._num_refused[mode] = 0
         elif probes:
             lengths = [min(1, len(own)) for own in likely]
         return [
@@ -68,5 +71,10 @@ class Speculation:
         if not sequence.takes_drafts:
             return None
         guesser = self._guessers.setdefault(sequence.sequence_id, Guesser())
-        guesser.look(sequence, self._max_draft_tokens)
+        try:
+            guesser.look(sequence, self._max_draft_tokens)
+        except Exception:
+            log.exception("no guesses for a sequence", sequence_id=sequence.sequence_id)
+            sequence.takes_drafts = False  # whether it fails without them, the next step shows
+            return None
         return guesser

@@ -62,9 +62,15 @@ class Engines:
         return links[0].description if links else None
 
     def check_mode(self, model: str, mode: common_pb2.PrecisionMode.ValueType) -> None:
-        """Raise Precondition where engines of `model` are up and none of them holds it in `mode`."""
+        """Raise Precondition where engines of `model` are up and none, nor one that is away now, holds it in `mode`."""
         name, links = mode_name(mode), self.serving(model)
-        held = {known for link in links for known in _modes(link)}
+        described = ((link, link.description) for link in self._links.values())
+        held = {
+            known
+            for link, description in described
+            if description is not None and description.model.model == model
+            for known in _modes(link)
+        }
         if name and links and mode not in held:
             raise mode_unavailable(name, model, map(mode_name, held))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from services.engine.weights.safetensors_file import StoredTensor, open_safetensors
@@ -66,7 +67,7 @@ class QuantizedCache:
                 save_file(entries, made, metadata={key: _checksum(raw) for key, raw in entries.items()})
                 os.replace(made, self._path)
             self._evict()
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             log.warning("quantized weights could not be kept", path=str(self._path), reason=str(error))
 
     def _open(self) -> tuple[dict[str, StoredTensor], dict[str, str]]:

@@ -109,9 +109,10 @@ def test_modes_that_hold_the_same_weights_share_their_memory(
     sizes = {"num_positions": 64, "num_pages": 4, "threads": 1}
     one, both = (
         load_native(default_model_files, config, library, **sizes, modes=modes).weight_bytes()
-        for modes in (("turbo",), ("turbo", "standard"))
+        for modes in (("turbo",), ("turbo", "standard", "precise"))
     )
     assert one == both
+    assert load_native(default_model_files, config, library, **sizes, modes=("precise",)).weight_bytes() == one
 
 
 # From a folder in Hugging Face layout.

@@ -60,8 +60,18 @@ def test_the_file_is_read_again_when_it_changes(tmp_path: Path, monkeypatch: pyt
     tokens.refresh()
     assert sensitive(tokens) == [1, 4, 5, 6]
     file.unlink()
+    file.mkdir()  # what cannot be read changes nothing
+    tokens.refresh()
+    assert sensitive(tokens) == [1, 4, 5, 6]
+    file.rmdir()
     tokens.refresh()
     assert sensitive(tokens) == [1, 4, 5]
+
+
+def test_a_row_of_the_model_that_stands_for_no_token_is_not_sensitive() -> None:
+    row = np.full(len(WORDS.token_bytes) + 3, -9, dtype=np.float32)
+    row[-1], row[0] = 5, 1
+    assert not SensitiveTokens(WORDS, [], None, 0).is_sensitive(row)
 
 
 def test_lines_that_cannot_be_used_are_named_and_the_file_is_bounded(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ class Matrix:
         self.format = format_
         self.rows, self.cols = -(-rows // BLOCK_ROWS) * BLOCK_ROWS, cols
         self.handle: int
-        self.is_shared = exact_form_of is not None
+        self.base = exact_form_of or self
+        """Whose memory it is."""
         if exact_form_of is not None:
             self.handle = _made(library.c.sm_matrix_exact(exact_form_of.handle))
         else:
@@ -98,7 +99,7 @@ class Matrix:
 
     def num_bytes(self) -> int:
         """Of its own memory."""
-        return 0 if self.is_shared else int(self.library.c.sm_matrix_bytes(self.handle))
+        return 0 if self.base is not self else int(self.library.c.sm_matrix_bytes(self.handle))
 
     def row(self, index: int) -> Floats:
         """One row, dequantized: [cols]"""
@@ -286,7 +287,7 @@ class Decoder:
         self._c.sm_decoder_zero_page(self.handle, page)
 
     def weight_bytes(self) -> int:
-        return sum({matrix.handle: matrix.num_bytes() for matrix in self._matrices}.values())
+        return sum({matrix.base.handle: matrix.base.num_bytes() for matrix in self._matrices}.values())
 
     def kv_bytes(self) -> int:
         """Size when every page has been written."""

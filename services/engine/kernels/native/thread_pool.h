@@ -52,7 +52,8 @@ class ThreadPool {
   void barrier() {
     if (num_threads_ == 1) return;
     const uint32_t phase = phase_.value.load(std::memory_order_acquire);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == num_threads_ - 1) {
+    const int others = num_threads_ - 1;  // read before arriving: after it, the next job may have another number
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == others) {
       arrived_.store(0, std::memory_order_relaxed);
       change(phase_, phase + 1);
     } else if (!spin(phase_, phase, kSpins)) {
