@@ -12,7 +12,6 @@ import pytest
 from stagemesh.cli.supervisor.log_file import LogFile
 from stagemesh.cli.supervisor.mesh_file import ProcessState
 from stagemesh.cli.supervisor.spec import ProcessSpec
-from stagemesh.cli.supervisor.state_dir import StateDir
 from tests.contract.supervised import becomes, eventually, fake_spec, supervised
 
 READY, BACKOFF = ProcessState.READY, ProcessState.BACKOFF
@@ -21,6 +20,10 @@ READY, BACKOFF = ProcessState.READY, ProcessState.BACKOFF
 class FullStream(io.StringIO):
     def write(self, text: str) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def refuse(log: LogFile, data: bytes) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def answers(spec: ProcessSpec) -> bool:
@@ -53,24 +56,21 @@ async def test_a_process_is_restarted_although_the_record_cannot_be_written(
     assert after.pid != before.pid
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-async def test_a_process_whose_log_cannot_be_written_goes_on(tmp_path: Path) -> None:
-    state = StateDir(tmp_path)
-    state.create()
-    state.log_of("a").symlink_to("/dev/full")
-    async with supervised(tmp_path, [fake_spec("a", "--flood-bytes", "1000000")]):
+async def test_a_process_whose_log_cannot_be_written_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogFile, "_append", refuse)
+    async with supervised(tmp_path, [fake_spec("a", "--flood-bytes", "1000000")]) as state:
         before = await becomes(state, "a", READY)  # it writes before it is ready, more than a pipe holds
         os.kill(before.pid, signal.SIGKILL)
         await becomes(state, "a", READY, restarts=1)
+    assert state.log_of("a").read_bytes() == b""
 
 
-def test_what_a_log_lost_is_told_when_there_is_room_again(tmp_path: Path) -> None:
+def test_what_a_log_lost_is_told_when_there_is_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.log"
-    path.symlink_to("/dev/full")
     with LogFile(path, max_bytes=1000, num_old=0) as log:
-        log.write(b"lost\n")
-        path.unlink()
-        log._rotate()
+        with monkeypatch.context() as full:
+            full.setattr(LogFile, "_append", refuse)
+            log.write(b"lost\n")
         log.write(b"kept\n")
     assert path.read_text() == "supervisor: 5 bytes could not be written here\nkept\n"
 
