@@ -20,14 +20,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from stagemesh.runtime.kv_keys import netstrings
+
 PREFIX = b"stagemesh:cache:"
 EPOCH = PREFIX + b"{root}:epoch"
 SECRET = PREFIX + b"{root}:secret"
-
-
-def netstrings(*parts: bytes) -> bytes:
-    """An unambiguous concatenation: equal only for equal lists of parts."""
-    return b"".join(b"%d:%b," % (len(part), part) for part in parts)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import uuid_utils
 
-from services.cache.keys import netstrings
 from stagemesh.api.common.v1.common_pb2 import ModelIdentity
 from stagemesh.runtime.errors import InvalidRequest
+from stagemesh.runtime.kv_keys import netstrings
 
 _LEASE_ID = re.compile(r"([0-9]{1,20})\.([0-9]{1,20})\.([0-9]{1,20})\.[0-9a-f-]{36}")
 

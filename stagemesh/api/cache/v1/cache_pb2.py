@@ -26,43 +26,43 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from stagemesh.api.common.v1 import common_pb2 as stagemesh_dot_api_dot_common_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"stagemesh/api/cache/v1/cache.proto\x12\x16stagemesh.api.cache.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$stagemesh/api/common/v1/common.proto\"f\n\x05Lease\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04salt\x18\x04 \x01(\x0c\"\x9a\x02\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x36\n\x08messages\x18\x03 \x03(\x0b\x32$.stagemesh.api.common.v1.ChatMessage\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\x12\x0f\n\x07version\x18\x05 \x01(\x04\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x83\x01\n\x12OpenSessionRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x35\n\x05model\x18\x04 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\"u\n\x13OpenSessionResponse\x12\x30\n\x07session\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.cache.v1.Session\x12,\n\x05lease\x18\x02 \x01(\x0b\x32\x1d.stagemesh.api.cache.v1.Lease\"m\n\x0eResolveRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x35\n\x05model\x18\x02 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\"?\n\x0fResolveResponse\x12,\n\x05lease\x18\x01 \x01(\x0b\x32\x1d.stagemesh.api.cache.v1.Lease\"\x85\x02\n\rCommitRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x35\n\x05model\x18\x05 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x14\n\x0c\x62\x61se_version\x18\x06 \x01(\x04\x12\x36\n\x08messages\x18\x07 \x03(\x0b\x32$.stagemesh.api.common.v1.ChatMessage\x12\x11\n\ttoken_ids\x18\x08 \x03(\r\x12\x10\n\x08lease_id\x18\t \x01(\t\"M\n\x0e\x43ommitResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x10\n\x08\x63onflict\x18\x02 \x01(\x08\x12\x18\n\x10\x64ropped_messages\x18\x03 \x01(\r\":\n\x11GetSessionRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\"F\n\x12GetSessionResponse\x12\x30\n\x07session\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.cache.v1.Session\"`\n\x13ListSessionsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x8f\x01\n\x0eSessionSummary\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x14\n\x0cnum_messages\x18\x03 \x01(\r\x12\x12\n\nnum_tokens\x18\x04 \x01(\r\x12.\n\nupdated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"i\n\x14ListSessionsResponse\x12\x38\n\x08sessions\x18\x01 \x03(\x0b\x32&.stagemesh.api.cache.v1.SessionSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"S\n\rForgetRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x14\n\nsession_id\x18\x02 \x01(\tH\x00\x12\x11\n\x07user_id\x18\x03 \x01(\tH\x00\x42\x06\n\x04what\"\"\n\x0e\x46orgetResponse\x12\x10\n\x08sessions\x18\x01 \x01(\r2\xd4\x04\n\x0c\x43\x61\x63heService\x12\x66\n\x0bOpenSession\x12*.stagemesh.api.cache.v1.OpenSessionRequest\x1a+.stagemesh.api.cache.v1.OpenSessionResponse\x12Z\n\x07Resolve\x12&.stagemesh.api.cache.v1.ResolveRequest\x1a\'.stagemesh.api.cache.v1.ResolveResponse\x12W\n\x06\x43ommit\x12%.stagemesh.api.cache.v1.CommitRequest\x1a&.stagemesh.api.cache.v1.CommitResponse\x12\x63\n\nGetSession\x12).stagemesh.api.cache.v1.GetSessionRequest\x1a*.stagemesh.api.cache.v1.GetSessionResponse\x12i\n\x0cListSessions\x12+.stagemesh.api.cache.v1.ListSessionsRequest\x1a,.stagemesh.api.cache.v1.ListSessionsResponse\x12W\n\x06\x46orget\x12%.stagemesh.api.cache.v1.ForgetRequest\x1a&.stagemesh.api.cache.v1.ForgetResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"stagemesh/api/cache/v1/cache.proto\x12\x16stagemesh.api.cache.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$stagemesh/api/common/v1/common.proto\"\x94\x01\n\x05Lease\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04salt\x18\x04 \x01(\x0c\x12,\n\x02kv\x18\x05 \x01(\x0b\x32 .stagemesh.api.common.v1.KvLease\"\x9a\x02\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x36\n\x08messages\x18\x03 \x03(\x0b\x32$.stagemesh.api.common.v1.ChatMessage\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\x12\x0f\n\x07version\x18\x05 \x01(\x04\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x83\x01\n\x12OpenSessionRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x35\n\x05model\x18\x04 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\"u\n\x13OpenSessionResponse\x12\x30\n\x07session\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.cache.v1.Session\x12,\n\x05lease\x18\x02 \x01(\x0b\x32\x1d.stagemesh.api.cache.v1.Lease\"m\n\x0eResolveRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x35\n\x05model\x18\x02 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\"?\n\x0fResolveResponse\x12,\n\x05lease\x18\x01 \x01(\x0b\x32\x1d.stagemesh.api.cache.v1.Lease\"\x85\x02\n\rCommitRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x35\n\x05model\x18\x05 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x14\n\x0c\x62\x61se_version\x18\x06 \x01(\x04\x12\x36\n\x08messages\x18\x07 \x03(\x0b\x32$.stagemesh.api.common.v1.ChatMessage\x12\x11\n\ttoken_ids\x18\x08 \x03(\r\x12\x10\n\x08lease_id\x18\t \x01(\t\"M\n\x0e\x43ommitResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x10\n\x08\x63onflict\x18\x02 \x01(\x08\x12\x18\n\x10\x64ropped_messages\x18\x03 \x01(\r\":\n\x11GetSessionRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\"F\n\x12GetSessionResponse\x12\x30\n\x07session\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.cache.v1.Session\"`\n\x13ListSessionsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x8f\x01\n\x0eSessionSummary\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x14\n\x0cnum_messages\x18\x03 \x01(\r\x12\x12\n\nnum_tokens\x18\x04 \x01(\r\x12.\n\nupdated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"i\n\x14ListSessionsResponse\x12\x38\n\x08sessions\x18\x01 \x03(\x0b\x32&.stagemesh.api.cache.v1.SessionSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"S\n\rForgetRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x14\n\nsession_id\x18\x02 \x01(\tH\x00\x12\x11\n\x07user_id\x18\x03 \x01(\tH\x00\x42\x06\n\x04what\"\"\n\x0e\x46orgetResponse\x12\x10\n\x08sessions\x18\x01 \x01(\r2\xd4\x04\n\x0c\x43\x61\x63heService\x12\x66\n\x0bOpenSession\x12*.stagemesh.api.cache.v1.OpenSessionRequest\x1a+.stagemesh.api.cache.v1.OpenSessionResponse\x12Z\n\x07Resolve\x12&.stagemesh.api.cache.v1.ResolveRequest\x1a\'.stagemesh.api.cache.v1.ResolveResponse\x12W\n\x06\x43ommit\x12%.stagemesh.api.cache.v1.CommitRequest\x1a&.stagemesh.api.cache.v1.CommitResponse\x12\x63\n\nGetSession\x12).stagemesh.api.cache.v1.GetSessionRequest\x1a*.stagemesh.api.cache.v1.GetSessionResponse\x12i\n\x0cListSessions\x12+.stagemesh.api.cache.v1.ListSessionsRequest\x1a,.stagemesh.api.cache.v1.ListSessionsResponse\x12W\n\x06\x46orget\x12%.stagemesh.api.cache.v1.ForgetRequest\x1a&.stagemesh.api.cache.v1.ForgetResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stagemesh.api.cache.v1.cache_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LEASE']._serialized_start=133
-  _globals['_LEASE']._serialized_end=235
-  _globals['_SESSION']._serialized_start=238
-  _globals['_SESSION']._serialized_end=520
-  _globals['_OPENSESSIONREQUEST']._serialized_start=523
-  _globals['_OPENSESSIONREQUEST']._serialized_end=654
-  _globals['_OPENSESSIONRESPONSE']._serialized_start=656
-  _globals['_OPENSESSIONRESPONSE']._serialized_end=773
-  _globals['_RESOLVEREQUEST']._serialized_start=775
-  _globals['_RESOLVEREQUEST']._serialized_end=884
-  _globals['_RESOLVERESPONSE']._serialized_start=886
-  _globals['_RESOLVERESPONSE']._serialized_end=949
-  _globals['_COMMITREQUEST']._serialized_start=952
-  _globals['_COMMITREQUEST']._serialized_end=1213
-  _globals['_COMMITRESPONSE']._serialized_start=1215
-  _globals['_COMMITRESPONSE']._serialized_end=1292
-  _globals['_GETSESSIONREQUEST']._serialized_start=1294
-  _globals['_GETSESSIONREQUEST']._serialized_end=1352
-  _globals['_GETSESSIONRESPONSE']._serialized_start=1354
-  _globals['_GETSESSIONRESPONSE']._serialized_end=1424
-  _globals['_LISTSESSIONSREQUEST']._serialized_start=1426
-  _globals['_LISTSESSIONSREQUEST']._serialized_end=1522
-  _globals['_SESSIONSUMMARY']._serialized_start=1525
-  _globals['_SESSIONSUMMARY']._serialized_end=1668
-  _globals['_LISTSESSIONSRESPONSE']._serialized_start=1670
-  _globals['_LISTSESSIONSRESPONSE']._serialized_end=1775
-  _globals['_FORGETREQUEST']._serialized_start=1777
-  _globals['_FORGETREQUEST']._serialized_end=1860
-  _globals['_FORGETRESPONSE']._serialized_start=1862
-  _globals['_FORGETRESPONSE']._serialized_end=1896
-  _globals['_CACHESERVICE']._serialized_start=1899
-  _globals['_CACHESERVICE']._serialized_end=2495
+  _globals['_LEASE']._serialized_start=134
+  _globals['_LEASE']._serialized_end=282
+  _globals['_SESSION']._serialized_start=285
+  _globals['_SESSION']._serialized_end=567
+  _globals['_OPENSESSIONREQUEST']._serialized_start=570
+  _globals['_OPENSESSIONREQUEST']._serialized_end=701
+  _globals['_OPENSESSIONRESPONSE']._serialized_start=703
+  _globals['_OPENSESSIONRESPONSE']._serialized_end=820
+  _globals['_RESOLVEREQUEST']._serialized_start=822
+  _globals['_RESOLVEREQUEST']._serialized_end=931
+  _globals['_RESOLVERESPONSE']._serialized_start=933
+  _globals['_RESOLVERESPONSE']._serialized_end=996
+  _globals['_COMMITREQUEST']._serialized_start=999
+  _globals['_COMMITREQUEST']._serialized_end=1260
+  _globals['_COMMITRESPONSE']._serialized_start=1262
+  _globals['_COMMITRESPONSE']._serialized_end=1339
+  _globals['_GETSESSIONREQUEST']._serialized_start=1341
+  _globals['_GETSESSIONREQUEST']._serialized_end=1399
+  _globals['_GETSESSIONRESPONSE']._serialized_start=1401
+  _globals['_GETSESSIONRESPONSE']._serialized_end=1471
+  _globals['_LISTSESSIONSREQUEST']._serialized_start=1473
+  _globals['_LISTSESSIONSREQUEST']._serialized_end=1569
+  _globals['_SESSIONSUMMARY']._serialized_start=1572
+  _globals['_SESSIONSUMMARY']._serialized_end=1715
+  _globals['_LISTSESSIONSRESPONSE']._serialized_start=1717
+  _globals['_LISTSESSIONSRESPONSE']._serialized_end=1822
+  _globals['_FORGETREQUEST']._serialized_start=1824
+  _globals['_FORGETREQUEST']._serialized_end=1907
+  _globals['_FORGETRESPONSE']._serialized_start=1909
+  _globals['_FORGETRESPONSE']._serialized_end=1943
+  _globals['_CACHESERVICE']._serialized_start=1946
+  _globals['_CACHESERVICE']._serialized_end=2542
 # @@protoc_insertion_point(module_scope)

@@ -22,20 +22,23 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Lease(_message.Message):
-    """Numbers 5 to 8 are kept for prefix_tokens, page_keys and scope."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     LEASE_ID_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     SALT_FIELD_NUMBER: _builtins.int
+    KV_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.str
     epoch: _builtins.int
     salt: _builtins.bytes
     """Derived per tenant and model by the cache service; engines reuse pages only under an equal salt."""
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def kv(self) -> _common_pb2.KvLease:
+        """Absent where pages are not stored beyond the engines."""
+
     def __init__(
         self,
         *,
@@ -43,10 +46,11 @@ class Lease(_message.Message):
         epoch: _builtins.int = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         salt: _builtins.bytes = ...,
+        kv: _common_pb2.KvLease | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "kv", b"kv"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "expires_at", b"expires_at", "lease_id", b"lease_id", "salt", b"salt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "expires_at", b"expires_at", "kv", b"kv", "lease_id", b"lease_id", "salt", b"salt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

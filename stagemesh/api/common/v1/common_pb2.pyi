@@ -492,6 +492,98 @@ class ModelIdentity(_message.Message):
 Global___ModelIdentity: _TypeAlias = ModelIdentity  # noqa: Y015
 
 @_typing.final
+class KvLease(_message.Message):
+    """What an engine needs to load and store the KV pages of one request. Their keys follow from the salts and the tokens
+    (stagemesh/runtime/kv_keys.py), so they are not listed. Given by the cache service, handed on by the gateway.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: _builtins.int
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    EXPIRES_UNIX_US_FIELD_NUMBER: _builtins.int
+    STORED_TOKENS_FIELD_NUMBER: _builtins.int
+    PUBLIC_TOKENS_FIELD_NUMBER: _builtins.int
+    PUBLIC_SALT_FIELD_NUMBER: _builtins.int
+    PUBLIC_NAMESPACE_FIELD_NUMBER: _builtins.int
+    TTL_S_FIELD_NUMBER: _builtins.int
+    HORIZON_S_FIELD_NUMBER: _builtins.int
+    lease_id: _builtins.str
+    namespace: _builtins.bytes
+    """Begins the names of this tenant's pages in the KV Redis."""
+    epoch: _builtins.int
+    expires_unix_us: _builtins.int
+    stored_tokens: _builtins.int
+    """How many leading tokens are stored, in whole pages; what the engine finds missing all the same is a miss."""
+    public_tokens: _builtins.int
+    """The first tokens that an operator declared public, in whole pages; their pages are known under public_salt."""
+    public_salt: _builtins.bytes
+    public_namespace: _builtins.bytes
+    ttl_s: _builtins.int
+    """How long pages live that are stored under this lease; 0: none may be stored."""
+    horizon_s: _builtins.float
+    """New pages are worth as much as pages whose last use lies this far in the future (services/cache/README.md)."""
+    def __init__(
+        self,
+        *,
+        lease_id: _builtins.str = ...,
+        namespace: _builtins.bytes = ...,
+        epoch: _builtins.int = ...,
+        expires_unix_us: _builtins.int = ...,
+        stored_tokens: _builtins.int = ...,
+        public_tokens: _builtins.int = ...,
+        public_salt: _builtins.bytes = ...,
+        public_namespace: _builtins.bytes = ...,
+        ttl_s: _builtins.int = ...,
+        horizon_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "expires_unix_us", b"expires_unix_us", "horizon_s", b"horizon_s", "lease_id", b"lease_id", "namespace", b"namespace", "public_namespace", b"public_namespace", "public_salt", b"public_salt", "public_tokens", b"public_tokens", "stored_tokens", b"stored_tokens", "ttl_s", b"ttl_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KvLease: _TypeAlias = KvLease  # noqa: Y015
+
+@_typing.final
+class KvReport(_message.Message):
+    """Where the KV of one sequence's prompt came from. The four numbers add up to the prompt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_TOKENS_FIELD_NUMBER: _builtins.int
+    HOST_TOKENS_FIELD_NUMBER: _builtins.int
+    STORE_TOKENS_FIELD_NUMBER: _builtins.int
+    COMPUTED_TOKENS_FIELD_NUMBER: _builtins.int
+    MISS_CAUSE_FIELD_NUMBER: _builtins.int
+    LOAD_US_FIELD_NUMBER: _builtins.int
+    pool_tokens: _builtins.int
+    host_tokens: _builtins.int
+    store_tokens: _builtins.int
+    computed_tokens: _builtins.int
+    miss_cause: _builtins.str
+    """Why pages that the lease names were computed after all, in UPPER_SNAKE_CASE; empty if none were."""
+    load_us: _builtins.int
+    def __init__(
+        self,
+        *,
+        pool_tokens: _builtins.int = ...,
+        host_tokens: _builtins.int = ...,
+        store_tokens: _builtins.int = ...,
+        computed_tokens: _builtins.int = ...,
+        miss_cause: _builtins.str = ...,
+        load_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["computed_tokens", b"computed_tokens", "host_tokens", b"host_tokens", "load_us", b"load_us", "miss_cause", b"miss_cause", "pool_tokens", b"pool_tokens", "store_tokens", b"store_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KvReport: _TypeAlias = KvReport  # noqa: Y015
+
+@_typing.final
 class Usage(_message.Message):
     """Numbers 4 to 6 are kept for draft_tokens, accepted_tokens and forwards."""
 

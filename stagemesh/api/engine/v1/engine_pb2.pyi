@@ -35,6 +35,7 @@ class Submit(_message.Message):
     DEADLINE_UNIX_US_FIELD_NUMBER: _builtins.int
     DELIVERED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
+    KV_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     """Idempotency key: tenant and request ID, with "/i" behind them for choice i > 0."""
     tenant_id: _builtins.str
@@ -62,6 +63,10 @@ class Submit(_message.Message):
     def policy(self) -> _common_pb2.Policy:
         """A mode that the engine does not hold is FAILED_PRECONDITION."""
 
+    @_builtins.property
+    def kv(self) -> _common_pb2.KvLease:
+        """Permission to load and store this sequence's pages; absent: only the engine's own memory is looked at."""
+
     def __init__(
         self,
         *,
@@ -75,10 +80,11 @@ class Submit(_message.Message):
         deadline_unix_us: _builtins.int = ...,
         delivered_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         policy: _common_pb2.Policy | None = ...,
+        kv: _common_pb2.KvLease | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "model", b"model", "policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "kv", b"kv", "model", b"model", "policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_salt", b"cache_salt", "constraint", b"constraint", "deadline_unix_us", b"deadline_unix_us", "delivered_token_ids", b"delivered_token_ids", "model", b"model", "policy", b"policy", "sampling", b"sampling", "sequence_id", b"sequence_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_salt", b"cache_salt", "constraint", b"constraint", "deadline_unix_us", b"deadline_unix_us", "delivered_token_ids", b"delivered_token_ids", "kv", b"kv", "model", b"model", "policy", b"policy", "sampling", b"sampling", "sequence_id", b"sequence_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -104,6 +110,42 @@ class Cancel(_message.Message):
 Global___Cancel: _TypeAlias = Cancel  # noqa: Y015
 
 @_typing.final
+class Prefetch(_message.Message):
+    """Stored pages that a Submit will soon want: the engine brings them near. Never an error; what fails is loaded later."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    CACHE_SALT_FIELD_NUMBER: _builtins.int
+    KV_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    cache_salt: _builtins.bytes
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def model(self) -> _common_pb2.ModelIdentity: ...
+    @_builtins.property
+    def kv(self) -> _common_pb2.KvLease: ...
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        model: _common_pb2.ModelIdentity | None = ...,
+        cache_salt: _builtins.bytes = ...,
+        kv: _common_pb2.KvLease | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kv", b"kv", "model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_salt", b"cache_salt", "kv", b"kv", "model", b"model", "tenant_id", b"tenant_id", "token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Prefetch: _TypeAlias = Prefetch  # noqa: Y015
+
+@_typing.final
 class RunRequest(_message.Message):
     """Number 3 is kept for Grant."""
 
@@ -111,21 +153,25 @@ class RunRequest(_message.Message):
 
     SUBMIT_FIELD_NUMBER: _builtins.int
     CANCEL_FIELD_NUMBER: _builtins.int
+    PREFETCH_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def submit(self) -> Global___Submit: ...
     @_builtins.property
     def cancel(self) -> Global___Cancel: ...
+    @_builtins.property
+    def prefetch(self) -> Global___Prefetch: ...
     def __init__(
         self,
         *,
         submit: Global___Submit | None = ...,
         cancel: Global___Cancel | None = ...,
+        prefetch: Global___Prefetch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "command", b"command", "submit", b"submit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "command", b"command", "prefetch", b"prefetch", "submit", b"submit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "command", b"command", "submit", b"submit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "command", b"command", "prefetch", b"prefetch", "submit", b"submit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["submit", "cancel"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["submit", "cancel", "prefetch"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -171,6 +217,7 @@ class Finish(_message.Message):
     STOP_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     STOP_TOKEN_ID_FIELD_NUMBER: _builtins.int
+    KV_FIELD_NUMBER: _builtins.int
     reason: _common_pb2.FinishReason.ValueType
     stop: _builtins.str
     """The stop string that ended it, empty if none."""
@@ -186,6 +233,8 @@ class Finish(_message.Message):
     def error(self) -> _common_pb2.ErrorDetail:
         """Set with ERROR, and with ABORT where the caller did not ask for it: why."""
 
+    @_builtins.property
+    def kv(self) -> _common_pb2.KvReport: ...
     def __init__(
         self,
         *,
@@ -195,10 +244,11 @@ class Finish(_message.Message):
         stop: _builtins.str = ...,
         error: _common_pb2.ErrorDetail | None = ...,
         stop_token_id: _builtins.int | None = ...,
+        kv: _common_pb2.KvReport | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_token_id", b"_stop_token_id", "error", b"error", "stop_token_id", b"stop_token_id", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_token_id", b"_stop_token_id", "error", b"error", "kv", b"kv", "stop_token_id", b"stop_token_id", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_token_id", b"_stop_token_id", "error", b"error", "reason", b"reason", "stages", b"stages", "stop", b"stop", "stop_token_id", b"stop_token_id", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_token_id", b"_stop_token_id", "error", b"error", "kv", b"kv", "reason", b"reason", "stages", b"stages", "stop", b"stop", "stop_token_id", b"stop_token_id", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__stop_token_id: _TypeAlias = _typing.Literal["stop_token_id"]  # noqa: Y015
     _WhichOneofArgType__stop_token_id: _TypeAlias = _typing.Literal["_stop_token_id", b"_stop_token_id"]  # noqa: Y015

@@ -1,0 +1,49 @@
+"""How stored KV pages are named: the cache service and the engines compute the same names from the same secret.
+
+A page of PAGE_TOKENS tokens is known by a chain: HMAC-SHA256 over the digest of the page before it and its own tokens,
+keyed with what follows from the lease's salt, the tenant and the precision of the weights. The salt itself is an HMAC
+over the whole model identity under a secret that only the cache service holds, so nobody can compute, guess or probe
+the name of another tenant's page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+PAGE_TOKENS = 16
+DIGEST_BYTES = 32
+
+
+def netstrings(*parts: bytes) -> bytes:
+    """An unambiguous concatenation: equal only for equal lists of parts."""
+    return b"".join(b"%d:%b," % (len(part), part) for part in parts)
+
+
+def chain_key(salt: bytes, tenant_id: str, precision: str) -> bytes:
+    """The key of a chain of pages: 32 bytes. `precision` is that of `ModelIdentity`, of the mode that computes."""
+    return hmac.digest(salt, netstrings(b"page", tenant_id.encode(), precision.encode()), "sha256")
+
+
+def page_digests(key: bytes, tokens: Sequence[int], parent: bytes = b"") -> Iterator[bytes]:
+    """The digest of each full page of `tokens`, in order; `parent` is that of the page before them."""
+    data = np.asarray(tokens, dtype="<u4").tobytes()
+    size = PAGE_TOKENS * 4
+    for start in range(0, len(data) - size + 1, size):
+        parent = hmac.digest(key, parent + data[start : start + size], "sha256")
+        yield parent
+
+
+def namespace(tenant_id: str, epoch: int) -> bytes:
+    """Begins the names of everything that the KV Redis holds of a tenant; the braces keep it in one slot of a cluster."""
+    tenant = tenant_id.encode()
+    digest = hashlib.blake2b(netstrings(b"%d" % epoch, tenant), digest_size=16).hexdigest().encode()
+    return b"stagemesh:kv:{" + digest + b"}:"
+
+
+def value_name(space: bytes, digest: bytes) -> bytes:
+    """The key under which the bytes of a page lie."""
+    return space + b"v:" + digest
