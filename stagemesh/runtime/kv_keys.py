@@ -38,7 +38,7 @@ def page_digests(key: bytes, tokens: Sequence[int], parent: bytes = b"") -> Iter
 
 
 def namespace(tenant_id: str, epoch: int) -> bytes:
-    """Begins the names of everything that the KV Redis holds of a tenant; the braces keep it in one slot of a cluster."""
+    """Begins the names of all that the KV Redis holds of a tenant; the braces keep it in one slot of a cluster."""
     tenant = tenant_id.encode()
     digest = hashlib.blake2b(netstrings(b"%d" % epoch, tenant), digest_size=16).hexdigest().encode()
     return b"stagemesh:kv:{" + digest + b"}:"
