@@ -8,6 +8,7 @@ from services.engine.block_manager import PAGE_SIZE
 from services.engine.config import EngineConfig
 from services.engine.kernels.native.build import KernelsUnavailable
 from services.engine.kernels.native.library import load_kernels
+from services.engine.kernels.native.page_io import PageIo
 from services.engine.native_runner import NativeRunner
 from services.engine.native_sampler import NativeSampler
 from services.engine.runner import Backend, Sizes
@@ -84,4 +85,5 @@ def _load_native(files: ModelFiles, model: TransformerConfig, config: EngineConf
         kv_layout=KV_LAYOUTS[sizes.kv_dtype],
         weight_bytes=decoder.weight_bytes(),
         kv_bytes=decoder.kv_bytes(),
+        page_io=PageIo(decoder),
     )

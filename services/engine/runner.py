@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.engine.config import KvDtype
+from services.engine.kernels.native.page_io import PageIo
 from services.engine.modes import Mode
 from services.engine.sampler import Sampler
 from services.engine.scheduler import WorkItem
@@ -47,6 +48,8 @@ class Backend:
     weight_bytes: int
     kv_bytes: int
     """Of the whole pool, when every page has been written."""
+    page_io: PageIo | None = None
+    """Takes pages out of the pool and puts them back; None where nothing can, so that no page is stored."""
 
 
 @dataclass(frozen=True, kw_only=True)

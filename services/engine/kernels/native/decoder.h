@@ -21,6 +21,11 @@ class Decoder {
   void zero(int page) { kv_.zero(page); }
   size_t kv_bytes() const { return kv_.num_bytes(); }
 
+  // See sm_export_pages; both say whether every number is finite.
+  size_t stored_page_bytes(KvFormat format) const;
+  bool export_page(int page, KvFormat format, uint8_t* to) const;
+  bool import_page(int page, KvFormat format, const uint8_t* from);
+
   // No parts: the adapter is taken away.
   void set_adapter(int adapter, const sm_lora* parts, int num_parts);
 

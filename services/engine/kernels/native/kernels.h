@@ -1,6 +1,7 @@
 /* The library's C interface. Arrays are row-major and belong to the caller; float is 32 bits.
  *
- * A decoder keeps pointers to its matrices: free it first. One thread at a time may use a decoder.
+ * A decoder keeps pointers to its matrices: free it first. One thread at a time may use a decoder,
+ * but for sm_export_pages and sm_import_pages.
  * Functions that allocate return null when there is no memory.
  */
 #pragma once
@@ -88,6 +89,18 @@ int32_t sm_stage_attend(sm_decoder*, int32_t weights, int32_t layer, const sm_ba
 int32_t sm_stage_mlp(sm_decoder*, int32_t weights, int32_t layer, const sm_batch*, const float* normed, float* x);
 /* logits: [num_rows, head rows] */
 int32_t sm_stage_head(sm_decoder*, int32_t weights, int32_t num_rows, const float* normed, float* logits);
+
+/* KV pages to and from the form in which they are stored; see page_io.h. format: as kv_format; bfloat16 pages can become
+ * int8 and come back, int8 pages stay int8. Another thread may call these while a step runs on other pages.
+ * to, from: [num_pages], sm_page_bytes each; are_finite: [num_pages] 1, or 0 for a page that must not be used: what was
+ * written of it is nothing, and a page of the pool is cleared. */
+size_t sm_page_bytes(const sm_decoder*, int32_t format);
+void sm_export_pages(const sm_decoder*, const int32_t* pages, int32_t num_pages, int32_t format, uint8_t* const* to,
+                     uint8_t* are_finite);
+void sm_import_pages(sm_decoder*, const int32_t* pages, int32_t num_pages, int32_t format, const uint8_t* const* from,
+                     uint8_t* are_finite);
+/* Four CRC-32C over every fourth word of 8 bytes; sums: [4] */
+void sm_checksum(const uint8_t* data, size_t num_bytes, uint32_t* sums);
 
 void sm_decoder_zero_page(sm_decoder*, int32_t page);
 size_t sm_decoder_kv_bytes(const sm_decoder*);

@@ -10,6 +10,7 @@
 // that token alone, whatever else the page holds or held and however often it is written.
 #pragma once
 #include <cstring>
+#include <utility>
 
 #include "memory.h"
 #include "simd.h"
@@ -56,11 +57,28 @@ class KvPages {
   const uint16_t* scales(int page, int layer, int head) const {
     return reinterpret_cast<const uint16_t*>(at(page, layer, head) + 2 * half_size_);
   }
+  template <class Value>
+  Value* keys(int page, int layer, int head) {
+    return const_cast<Value*>(std::as_const(*this).keys<Value>(page, layer, head));
+  }
+  template <class Value>
+  Value* values(int page, int layer, int head) {
+    return const_cast<Value*>(std::as_const(*this).values<Value>(page, layer, head));
+  }
+  uint16_t* scales(int page, int layer, int head) {
+    return const_cast<uint16_t*>(std::as_const(*this).scales(page, layer, head));
+  }
 
   // key, value: [D]
   void write(int page, int offset, int layer, int head, const float* key, const float* value) {
     uint8_t* to = const_cast<uint8_t*>(at(page, layer, head));
     is_int8() ? write_int8(to, offset, key, value) : write_bf16(to, offset, key, value);
+  }
+
+  // What a row is multiplied with to become int8.
+  static float inverse_of(uint16_t scale) {
+    const float wide = from_bf16(scale);
+    return wide > 0 ? 1.0f / wide : 0.0f;
   }
 
   void zero(int page) { std::memset(data_.data() + page * page_size_, 0, page_size_); }
@@ -108,8 +126,7 @@ class KvPages {
 
   // 16 values
   static void store_int8(const float* x, uint16_t scale, int8_t* to) {
-    const float wide = from_bf16(scale);
-    simd::store_bytes(to, simd::to_ints(simd::load(x) * simd::splat(wide > 0 ? 1.0f / wide : 0.0f)));
+    simd::store_bytes(to, simd::to_ints(simd::load(x) * simd::splat(inverse_of(scale))));
   }
 
   const KvFormat format_;

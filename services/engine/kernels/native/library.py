@@ -172,7 +172,10 @@ class Batch:
 
 
 class Decoder:
-    """A model in memory, in one or more precisions over one pool of KV pages. Not for two threads at once."""
+    """A model in memory, in one or more precisions over one pool of KV pages.
+
+    Not for two threads at once; moving pages has rules of its own, see `PageIo`.
+    """
 
     def __init__(self, library: KernelLibrary, shape: Shape, cos: Floats, sin: Floats) -> None:
         """cos, sin: [positions, head_dim / 2]"""
