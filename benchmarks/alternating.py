@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from services.engine.block_manager import Owner
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.drafting import Drafting
 from services.engine.engine import LoadedModel
 from services.engine.modes import Mode
+from services.engine.page_table import Owner
 from services.engine.sampling_params import SamplingParams
 from services.engine.sequence import Sequence
 from services.engine.vocabulary import Vocabulary

@@ -34,9 +34,10 @@ from benchmarks.machine import cpu_model
 from benchmarks.perplexity_grid import on_another_grid
 from benchmarks.perplexity_texts import texts
 from services.engine.backend import load_backend
-from services.engine.block_manager import BlockManager, Owner
+from services.engine.block_manager import BlockManager
 from services.engine.config import EngineConfig
 from services.engine.modes import MODES, Mode
+from services.engine.page_table import Owner
 from services.engine.runner import Runner, Sizes
 from services.engine.sampling_params import SamplingParams
 from services.engine.scheduler import WorkItem
@@ -89,7 +90,7 @@ def log_probabilities(runner: Runner, window: Window) -> Doubles:
         params=SamplingParams(temperature=0.0),
         max_total_tokens=len(window.tokens),
     )
-    blocks.allocate(sequence.table, sequence.owner, sequence.tokens)
+    blocks.allocate(sequence.table, sequence.tokens)
     found = []
     for start in range(0, len(window.tokens) - 1, CHUNK):
         chunk = window.tokens[start : min(start + CHUNK, len(window.tokens) - 1)]

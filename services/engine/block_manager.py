@@ -1,57 +1,46 @@
 """Pages of KV memory: who holds them, which are free, which can be reused.
 
 A page holds the keys and values of PAGE_SIZE consecutive tokens in all layers. A full, computed page is known by the
-hash of everything up to its end, keyed with the owner's tenant and salt; so equal prompts of one owner share pages, and
-nobody can hit, or probe for, the pages of another. An owner without a salt shares nothing. Page 0 is never given out:
-it stays zero and pads batches.
+digest of everything up to its end (`stagemesh/runtime/kv_keys.py`), keyed with the owner's tenant and salt; so equal
+prompts of one owner share pages, and nobody can hit, or probe for, the pages of another. The same name stands for the
+page in host memory and in the KV Redis. An owner without a salt shares nothing. Page 0 is never given out: it stays
+zero and pads batches.
 """
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-import numpy as np
+from services.engine.page_table import Owner, PageTable
+from stagemesh.runtime.kv_keys import PAGE_TOKENS
 
-PAGE_SIZE = 16
+PAGE_SIZE = PAGE_TOKENS
 PADDING_PAGE = 0
 
 
 @dataclass(frozen=True)
-class Owner:
-    """Whose data a page holds."""
+class KnownPage:
+    """A full, computed page under its name."""
 
-    tenant_id: str
-    salt: bytes
-    weights: str = ""
-    """What its pages are computed with; pages of other weights are of no use to it."""
-
-    def hash_key(self) -> bytes:
-        """Key of this owner's page hashes."""
-        return hashlib.blake2b(
-            self.weights.encode() + b"\0" + self.salt, key=hashlib.blake2b(self.tenant_id.encode()).digest()[:32]
-        ).digest()
-
-
-@dataclass
-class PageTable:
-    """Pages of one sequence, in order, and the hashes of its leading full pages that are registered or reused.
-
-    Pages lie as C's integers, so that a step's batch takes them by copying memory.
-    """
-
-    pages: array[int] = field(default_factory=lambda: array("i"))
-    hashes: list[bytes] = field(default_factory=list)
+    page: int
+    digest: bytes
+    parent: bytes
+    """The digest of the page before it; empty for the first."""
+    tokens: array[int]
+    """[PAGE_SIZE]"""
+    owner: Owner
 
 
 @dataclass
 class _Page:
     num_references: int = 0
-    hash: bytes | None = None
+    known: KnownPage | None = None
     owner: Owner | None = None
+    num_hits: int = 0
+    """How often it was reused under its name."""
 
 
 def num_pages_for(num_tokens: int) -> int:
@@ -59,14 +48,16 @@ def num_pages_for(num_tokens: int) -> int:
 
 
 class BlockManager:
-    """Not thread-safe: used by the step loop alone."""
+    """Not thread-safe: used by the step loop alone, but for `knows`."""
 
     def __init__(self, num_pages: int) -> None:
         """`num_pages` can be held by sequences; the padding page comes on top."""
         self._pages = [_Page() for _ in range(num_pages + 1)]
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_pages + 1))
-        self._by_hash: dict[bytes, int] = {}
+        self._by_digest: dict[bytes, int] = {}
         self._to_zero: list[int] = []
+        self.num_forgotten = 0
+        """Known pages that were taken for something else."""
 
     @property
     def num_pages(self) -> int:
@@ -80,38 +71,41 @@ class BlockManager:
     def num_used(self) -> int:
         return self.num_pages - self.num_free
 
-    def num_cached_pages(self, owner: Owner, tokens: Sequence[int]) -> int:
-        """How many leading pages of `tokens` could be reused now."""
-        return len(self._match(owner, tokens))
+    def knows(self, digest: bytes) -> bool:
+        """Whether a page of that name can be reused now. For any thread; it may be outdated when it arrives."""
+        return digest in self._by_digest
 
-    def can_allocate(self, owner: Owner, tokens: Sequence[int], reserve: int = 0) -> bool:
+    def num_cached_pages(self, table: PageTable, tokens: Sequence[int]) -> int:
+        """How many leading pages of `tokens` could be reused now."""
+        return len(self._match(table, tokens))
+
+    def can_allocate(self, table: PageTable, tokens: Sequence[int], reserve: int = 0) -> bool:
         """Whether pages for all `tokens` are there, with `reserve` free ones left."""
-        matched = self._match(owner, tokens)
-        num_taken = num_pages_for(len(tokens)) - sum(page not in self._free for _, page in matched)
+        matched = self._match(table, tokens)
+        num_taken = num_pages_for(len(tokens)) - sum(page not in self._free for page in matched)
         return num_taken + reserve <= self.num_free
 
-    def allocate(self, table: PageTable, owner: Owner, tokens: Sequence[int]) -> int:
+    def allocate(self, table: PageTable, tokens: Sequence[int]) -> int:
         """Fill the empty `table` with pages for `tokens`; gives the number of leading tokens that need no computing.
 
         At least the last token is always left to compute, since its logits are wanted.
         """
         assert not table.pages, "a table is filled once"
-        for digest, page in self._match(owner, tokens):
+        for page in self._match(table, tokens):
             self._take(page)
+            self._pages[page].num_hits += 1
             table.pages.append(page)
-            table.hashes.append(digest)
-        num_cached = len(table.pages) * PAGE_SIZE
-        while len(table.pages) < num_pages_for(len(tokens)):
-            table.pages.append(self._take_fresh(owner))
-        return num_cached
+        table.num_known = len(table.pages)
+        self.extend(table, len(tokens))
+        return table.num_known * PAGE_SIZE
 
     def can_extend(self, table: PageTable, num_tokens: int) -> bool:
         return num_pages_for(num_tokens) - len(table.pages) <= self.num_free
 
-    def extend(self, table: PageTable, owner: Owner, num_tokens: int) -> None:
+    def extend(self, table: PageTable, num_tokens: int) -> None:
         """Add pages until `num_tokens` fit."""
         while len(table.pages) < num_pages_for(num_tokens):
-            table.pages.append(self._take_fresh(owner))
+            table.pages.append(self._take_fresh(table.owner_of(len(table.pages))))
 
     def shrink(self, table: PageTable, num_tokens: int) -> None:
         """Give back the pages beyond those that `num_tokens` need; they are nobody else's and unknown."""
@@ -119,24 +113,21 @@ class BlockManager:
             page = table.pages.pop()
             entry = self._pages[page]
             assert entry.num_references == 1, "a page of guesses is shared"
-            assert entry.hash is None, "a page of guesses is known for reuse"
+            assert entry.known is None, "a page of guesses is known for reuse"
             entry.num_references = 0
             self._free[page] = None
             self._free.move_to_end(page, last=False)
 
-    def commit(self, table: PageTable, owner: Owner, tokens: Sequence[int], num_computed: int) -> None:
+    def commit(self, table: PageTable, tokens: Sequence[int], num_computed: int) -> None:
         """Make the full pages of tokens[:num_computed] known for reuse."""
-        if not owner.salt:
+        num_full = num_computed // PAGE_SIZE
+        if table.num_known >= num_full or not table.owner.salt:
             return
-        key = owner.hash_key() if len(table.hashes) < num_computed // PAGE_SIZE else b""
-        while len(table.hashes) < num_computed // PAGE_SIZE:
-            index = len(table.hashes)
-            parent = table.hashes[-1] if table.hashes else b""
-            digest = _page_hash(key, parent, tokens[index * PAGE_SIZE : (index + 1) * PAGE_SIZE])
-            table.hashes.append(digest)
-            if digest not in self._by_hash:  # else another sequence computed the same page at the same time
-                self._by_hash[digest] = table.pages[index]
-                self._pages[table.pages[index]].hash = digest
+        digests = table.digests(tokens, num_full)
+        for index in range(table.num_known, num_full):
+            if digests[index] not in self._by_digest:  # else another computed the same page at the same time
+                self._register(table, index, digests[index], tokens)
+        table.num_known = num_full
 
     def release(self, table: PageTable, *, poisoned: bool = False) -> None:
         """Give all pages back; known ones stay reusable until they are needed for something else.
@@ -144,55 +135,100 @@ class BlockManager:
         `poisoned` pages may hold non-finite numbers: they are forgotten and cleared.
         """
         for page in reversed(table.pages):  # the end of a chain is evicted before its beginning
-            entry = self._pages[page]
-            if poisoned and entry.num_references == 1:
+            if poisoned and self._pages[page].num_references == 1:
                 self._forget(page)
                 self._to_zero.append(page)
-            entry.num_references -= 1
-            if entry.num_references == 0:
-                self._free[page] = None
-                if entry.hash is None:
-                    self._free.move_to_end(page, last=False)
+            self._let_go(page)
         del table.pages[:]
-        table.hashes.clear()
+        table.num_known = 0
 
-    def take_pages_to_zero(self) -> list[int]:
-        """Pages that must be cleared before the next step, because they changed owner or were poisoned."""
-        pages, self._to_zero = self._to_zero, []
-        return pages
+    def known_pages(self, table: PageTable, tokens: Sequence[int]) -> list[KnownPage]:
+        """What is registered under the names of the table's known pages: they, or others that hold the same."""
+        digests = table.digests(tokens, table.num_known)[: table.num_known]
+        entries = [self._pages[self._by_digest[digest]] for digest in digests if digest in self._by_digest]
+        return [entry.known for entry in entries if entry.known is not None]
 
-    def check_integrity(self, tables: Iterable[PageTable]) -> None:
-        """Assert that references, the free list and the hash index agree with the live `tables`."""
-        held = Counter(page for table in tables for page in table.pages)
-        assert PADDING_PAGE not in held, "the padding page is held"
+    def next_forgotten(self, num_pages: int) -> list[KnownPage]:
+        """Known pages among the next `num_pages` free ones that were reused before, the first to go first."""
+        entries = [self._pages[page] for page, _ in zip(self._free, range(num_pages), strict=False)]
+        return [entry.known for entry in entries if entry.known is not None and entry.num_hits]
+
+    def hold(self, pages: Iterable[int]) -> None:
+        """Keep pages as they are until `let_go`, whoever else gives them back."""
+        for page in pages:
+            self._take(page)
+
+    def let_go(self, pages: Sequence[int], *, to_be_taken: bool = False) -> None:
+        """Undo `hold`; free ones are then the last to be taken for something else, or the first."""
+        for page in reversed(pages):
+            self._let_go(page)
+            if to_be_taken and page in self._free:
+                self._free.move_to_end(page, last=False)
+
+    def take_pages_to_zero(self, among: Sequence[int] | None = None) -> list[int]:
+        """Pages that must be cleared before the next step, because they changed owner or were poisoned.
+
+        Whoever takes them, or those `among` them, clears them.
+        """
+        if among is None:
+            pages, self._to_zero = self._to_zero, []
+            return pages
+        taken = set(self._to_zero).intersection(among)
+        self._to_zero = [page for page in self._to_zero if page not in taken]
+        return list(taken)
+
+    def check_integrity(self, tables: Iterable[PageTable], held: Iterable[int] = ()) -> None:
+        """Assert that references, the free list and the index agree with the live `tables` and what is on `held`."""
+        holders = Counter(page for table in tables for page in table.pages)
+        holders.update(held)
+        assert PADDING_PAGE not in holders, "the padding page is held"
         assert PADDING_PAGE not in self._free, "the padding page is free"
         for page, entry in enumerate(self._pages[1:], start=1):
-            assert entry.num_references == held[page], f"page {page}: {entry.num_references} != {held[page]} holders"
-            assert (page in self._free) == (held[page] == 0), f"page {page} is both free and held, or neither"
-            assert entry.hash is None or self._by_hash.get(entry.hash) == page, f"page {page} is indexed wrongly"
-        for digest, page in self._by_hash.items():
-            assert self._pages[page].hash == digest, f"the index names page {page} for a hash that it lost"
+            assert entry.num_references == holders[page], f"page {page}: {entry.num_references} != {holders[page]}"
+            assert (page in self._free) == (holders[page] == 0), f"page {page} is both free and held, or neither"
+            assert entry.known is None or self._by_digest.get(entry.known.digest) == page, f"page {page} is lost"
+        for digest, page in self._by_digest.items():
+            known = self._pages[page].known
+            assert known is not None, f"the index names page {page}, which has no name"
+            assert (known.digest, known.page) == (digest, page), f"the index names page {page} for what it is not"
 
-    def _match(self, owner: Owner, tokens: Sequence[int]) -> list[tuple[bytes, int]]:
-        if not owner.salt or not self._by_hash:
+    def _match(self, table: PageTable, tokens: Sequence[int]) -> list[int]:
+        if not table.owner.salt or not self._by_digest:
             return []
-        matched: list[tuple[bytes, int]] = []
-        key, digest = owner.hash_key(), b""
-        for index in range((len(tokens) - 1) // PAGE_SIZE):
-            digest = _page_hash(key, digest, tokens[index * PAGE_SIZE : (index + 1) * PAGE_SIZE])
-            page = self._by_hash.get(digest)
-            if page is None:
-                break
-            matched.append((digest, page))
-        return matched
+        return list(self._matches(table, tokens))
+
+    def _matches(self, table: PageTable, tokens: Sequence[int]) -> Iterator[int]:
+        num_pages = (len(tokens) - 1) // PAGE_SIZE
+        for index, digest in enumerate(table.digests(tokens, num_pages)[:num_pages]):
+            page = self._by_digest.get(digest)
+            known = None if page is None else self._pages[page].known
+            if known is None or list(known.tokens) != tokens[index * PAGE_SIZE : (index + 1) * PAGE_SIZE]:
+                return
+            yield known.page
+
+    def _register(self, table: PageTable, index: int, digest: bytes, tokens: Sequence[int]) -> None:
+        page = table.pages[index]
+        own = array("i", tokens[index * PAGE_SIZE : (index + 1) * PAGE_SIZE])
+        known = KnownPage(page, digest, table.parent(index), own, table.owner_of(index))
+        self._by_digest[digest] = page
+        self._pages[page].known = known
+        self._pages[page].num_hits = 0
 
     def _take(self, page: int) -> None:
         self._free.pop(page, None)
         self._pages[page].num_references += 1
 
+    def _let_go(self, page: int) -> None:
+        entry = self._pages[page]
+        entry.num_references -= 1
+        if entry.num_references == 0:
+            self._free[page] = None
+            if entry.known is None:
+                self._free.move_to_end(page, last=False)
+
     def _take_fresh(self, owner: Owner) -> int:
         page, _ = self._free.popitem(last=False)
-        self._forget(page)
+        self.num_forgotten += self._forget(page)
         entry = self._pages[page]
         if entry.owner is not None and entry.owner != owner:
             self._to_zero.append(page)
@@ -200,13 +236,11 @@ class BlockManager:
         entry.num_references = 1
         return page
 
-    def _forget(self, page: int) -> None:
+    def _forget(self, page: int) -> bool:
+        """Whether it was known."""
         entry = self._pages[page]
-        if entry.hash is not None:
-            del self._by_hash[entry.hash]
-            entry.hash = None
-
-
-def _page_hash(key: bytes, parent: bytes, tokens: Sequence[int]) -> bytes:
-    data = np.asarray(tokens, dtype="<u4").tobytes()
-    return hashlib.blake2b(parent + data, key=key, digest_size=16).digest()
+        if entry.known is None:
+            return False
+        del self._by_digest[entry.known.digest]
+        entry.known = None
+        return True

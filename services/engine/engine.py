@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from services.engine.backend import load_backend
-from services.engine.block_manager import PAGE_SIZE, Owner, num_pages_for
+from services.engine.block_manager import PAGE_SIZE, num_pages_for
 from services.engine.checks import make_checks
 from services.engine.config import EngineConfig
 from services.engine.constraint import ConstraintCompiler
@@ -16,6 +16,7 @@ from services.engine.core_thread import CoreThread, Stop
 from services.engine.ending import Ending
 from services.engine.make_drafting import make_drafting
 from services.engine.modes import HeldModes, Mode
+from services.engine.page_table import Owner
 from services.engine.registry import Registry, RegistryLimits
 from services.engine.request import RequestLimits
 from services.engine.runner import Backend, Runner, Sizes

@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from services.engine.block_manager import Owner
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.engine import LoadedModel
+from services.engine.page_table import Owner
 from services.engine.sampling_params import SamplingParams
 from services.engine.sequence import Sequence
 from services.engine.vocabulary import Vocabulary

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from services.engine.block_manager import Owner
+from services.engine.block_manager import PAGE_SIZE
 from services.engine.ending import Ending, take_token
 from services.engine.modes import Mode
+from services.engine.page_table import Owner, PublicPrefix
 from services.engine.sampling_params import SamplingParams, parse_sampling
 from services.engine.sequence import Constraint, Sequence
 from services.engine.stop import StopMatcher
@@ -73,15 +74,18 @@ def build_sequence(
     vocabulary: Vocabulary,
     limits: RequestLimits,
     mode: Mode | None = None,
+    precision: str = "",
 ) -> tuple[Sequence, Ending | None]:
     """The sequence with its delivered tokens taken, and its ending if they complete it already.
 
+    `precision`: what `mode` computes with, as `ModelIdentity.precision` says it.
     Raises InvalidRequest when a delivered token does not fit the constraint or comes after the end.
     """
     num_prompt = len(submit.token_ids)
     sequence = Sequence(
         sequence_id=submit.sequence_id,
-        owner=Owner(submit.tenant_id, submit.cache_salt, weights=mode or ""),
+        owner=Owner(submit.tenant_id, submit.cache_salt, precision),
+        public=PublicPrefix(submit.kv.public_salt, submit.kv.public_tokens // PAGE_SIZE),
         mode=mode,
         tokens=list(submit.token_ids),
         num_prompt=num_prompt,

@@ -120,7 +120,7 @@ class Scheduler:
         kept = tuple(drafts[: max(0, min(room, in_pages))])
         if not item.samples or not kept:
             return item
-        self._blocks.extend(sequence.table, sequence.owner, item.end + len(kept))
+        self._blocks.extend(sequence.table, item.end + len(kept))
         return replace(item, drafts=kept)
 
     def completed(self, item: WorkItem, num_accepted: int = 0) -> None:
@@ -130,7 +130,7 @@ class Scheduler:
         """
         sequence = item.sequence
         sequence.num_computed = item.end + num_accepted
-        self._blocks.commit(sequence.table, sequence.owner, sequence.tokens, sequence.num_computed)
+        self._blocks.commit(sequence.table, sequence.tokens, sequence.num_computed)
         if item.samples:  # all its tokens are computed
             self._blocks.shrink(sequence.table, sequence.num_computed)
 
@@ -152,7 +152,7 @@ class Scheduler:
             self._preempt(victim)
             if victim is sequence:
                 return False
-        self._blocks.extend(sequence.table, sequence.owner, len(sequence.tokens))
+        self._blocks.extend(sequence.table, len(sequence.tokens))
         return True
 
     def _preempt(self, sequence: Sequence) -> None:
@@ -174,7 +174,7 @@ class Scheduler:
     def _next_that_fits(self) -> Sequence | None:
         # One free page per running sequence is kept back, so that admitting does not force a preemption at once.
         for index, sequence in zip(range(MAX_LOOKAHEAD), tuple(self.waiting), strict=False):
-            if self._blocks.can_allocate(sequence.owner, sequence.tokens, reserve=len(self.running)):
+            if self._blocks.can_allocate(sequence.table, sequence.tokens, reserve=len(self.running)):
                 for passed in tuple(self.waiting)[:index]:
                     passed.num_skips += 1
                 return sequence
@@ -184,7 +184,7 @@ class Scheduler:
 
     def _start(self, sequence: Sequence) -> None:
         self.waiting.remove(sequence)
-        num_cached = self._blocks.allocate(sequence.table, sequence.owner, sequence.tokens)
+        num_cached = self._blocks.allocate(sequence.table, sequence.tokens)
         if sequence.admitted_s is None:
             sequence.num_cached = min(num_cached, sequence.num_prompt)
         sequence.num_computed = num_cached

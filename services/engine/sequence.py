@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from services.engine.block_manager import Owner, PageTable
 from services.engine.modes import Mode
+from services.engine.page_table import Owner, PageTable, PublicPrefix
 from services.engine.sampling_params import SamplingParams
 from services.engine.stages import StageSeconds
 from services.engine.stop import StopMatcher
@@ -61,6 +61,7 @@ class Sequence:
 
     sequence_id: str
     owner: Owner
+    public: PublicPrefix | None = None
     tokens: list[int]
     num_prompt: int
     num_delivered: int
@@ -86,9 +87,12 @@ class Sequence:
     """Prompt tokens whose pages were reused when it was first admitted."""
     num_skips: int = 0
     """How often a later sequence was admitted before this one."""
-    table: PageTable = field(default_factory=PageTable)
+    table: PageTable = field(init=False)
     stage_seconds: StageSeconds = field(default_factory=StageSeconds)
     admitted_s: float | None = None
+
+    def __post_init__(self) -> None:
+        self.table = PageTable(self.owner, self.public)
 
     @property
     def num_output(self) -> int:

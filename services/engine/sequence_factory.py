@@ -68,7 +68,9 @@ class SequenceFactory:
     def _build(
         self, submit: engine_pb2.Submit, params: SamplingParams, constraint: GrammarConstraint | None
     ) -> tuple[Sequence, Ending | None]:
-        return build_sequence(submit, params, constraint, self._vocabulary, self._limits, self._mode(submit))
+        mode = self._mode(submit)
+        precision = self._modes.precisions[mode]
+        return build_sequence(submit, params, constraint, self._vocabulary, self._limits, mode, precision)
 
     def _mode(self, submit: engine_pb2.Submit) -> Mode:
         return self._modes.asked(submit.policy, self._identity.model)

@@ -85,7 +85,7 @@ class Model:
     def _run(self, sequences: Seq[Sequence], chunk: int) -> list[npt.NDArray[np.float32]]:
         found: dict[str, npt.NDArray[np.float32]] = {}
         for sequence in sequences:
-            self.blocks.allocate(sequence.table, sequence.owner, sequence.tokens)
+            self.blocks.allocate(sequence.table, sequence.tokens)
         while pending := [sequence for sequence in sequences if sequence.num_uncomputed]:
             items = [WorkItem.next(sequence, min(chunk, sequence.num_uncomputed)) for sequence in pending]
             rows = iter(self.runner.run(items, Probe()))

@@ -9,13 +9,14 @@ from collections.abc import Sequence as Seq
 import numpy as np
 import numpy.typing as npt
 
-from services.engine.block_manager import PAGE_SIZE, Owner
+from services.engine.block_manager import PAGE_SIZE
 from services.engine.checks import SensitiveChecks
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.drafting import Drafting
 from services.engine.ending import Ending
 from services.engine.logprobs import TokenLogprobs
 from services.engine.modes import Mode
+from services.engine.page_table import Owner
 from services.engine.sampler import ReferenceSampler
 from services.engine.sampling_params import SamplingParams
 from services.engine.scheduler import WorkItem

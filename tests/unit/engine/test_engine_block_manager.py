@@ -3,7 +3,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.engine.block_manager import PAGE_SIZE, BlockManager, Owner, PageTable, num_pages_for
+from services.engine.block_manager import PAGE_SIZE, BlockManager, num_pages_for
+from services.engine.page_table import Owner, PageTable, PublicPrefix
+from stagemesh.runtime.kv_keys import chain_key, page_digests
 
 ALICE, BOB, NOBODY = Owner("alice", b"salt-a"), Owner("bob", b"salt-b"), Owner("alice", b"")
 PROMPT = list(range(40))
@@ -11,9 +13,9 @@ PROMPT = list(range(40))
 
 def held(blocks: BlockManager, owner: Owner, tokens: list[int]) -> tuple[PageTable, int]:
     """A table whose tokens have been computed and made known."""
-    table = PageTable()
-    num_cached = blocks.allocate(table, owner, tokens)
-    blocks.commit(table, owner, tokens, len(tokens))
+    table = PageTable(owner)
+    num_cached = blocks.allocate(table, tokens)
+    blocks.commit(table, tokens, len(tokens))
     return table, num_cached
 
 
@@ -39,15 +41,15 @@ def test_pages_outlive_their_sequence_and_are_found_again() -> None:
     table, _ = held(blocks, ALICE, PROMPT)
     blocks.release(table)
     assert blocks.num_used == 0
-    assert blocks.num_cached_pages(ALICE, PROMPT) == 2
+    assert blocks.num_cached_pages(PageTable(ALICE), PROMPT) == 2
 
 
 def test_another_salt_or_tenant_finds_nothing() -> None:
     blocks = BlockManager(8)
     held(blocks, ALICE, PROMPT)
-    assert blocks.num_cached_pages(BOB, PROMPT) == 0
-    assert blocks.num_cached_pages(Owner("bob", ALICE.salt), PROMPT) == 0
-    assert blocks.num_cached_pages(Owner(ALICE.tenant_id, b"other"), PROMPT) == 0
+    assert blocks.num_cached_pages(PageTable(BOB), PROMPT) == 0
+    assert blocks.num_cached_pages(PageTable(Owner("bob", ALICE.salt)), PROMPT) == 0
+    assert blocks.num_cached_pages(PageTable(Owner(ALICE.tenant_id, b"other")), PROMPT) == 0
 
 
 def test_without_a_salt_nothing_is_reused() -> None:
@@ -79,7 +81,7 @@ def test_poisoned_pages_are_forgotten_and_cleared() -> None:
     pages = set(table.pages)
     blocks.release(table, poisoned=True)
     assert set(blocks.take_pages_to_zero()) == pages
-    assert blocks.num_cached_pages(ALICE, PROMPT) == 0
+    assert blocks.num_cached_pages(PageTable(ALICE), PROMPT) == 0
     blocks.check_integrity([])
 
 
@@ -90,8 +92,8 @@ def test_known_pages_are_evicted_oldest_first_and_ends_of_chains_before_beginnin
     new, _ = held(blocks, ALICE, [7] * 32)
     blocks.release(new)
     held(blocks, BOB, [1] * 16)
-    assert blocks.num_cached_pages(ALICE, [*PROMPT[:32], 0]) == 1
-    assert blocks.num_cached_pages(ALICE, [*[7] * 32, 0]) == 2
+    assert blocks.num_cached_pages(PageTable(ALICE), [*PROMPT[:32], 0]) == 1
+    assert blocks.num_cached_pages(PageTable(ALICE), [*[7] * 32, 0]) == 2
 
 
 operations = st.lists(
@@ -114,9 +116,9 @@ def test_no_page_is_leaked_or_shared_wrongly_whatever_happens(steps: list[tuple[
     for action, owner, family, number in steps:
         if action == "start":
             tokens = [family] * min(number, 32) + list(range(max(0, number - 32)))
-            if blocks.can_allocate(owner, tokens):
-                table = PageTable()
-                num_cached = blocks.allocate(table, owner, tokens)
+            table = PageTable(owner)
+            if blocks.can_allocate(table, tokens):
+                num_cached = blocks.allocate(table, tokens)
                 assert num_cached < len(tokens)
                 for index in range(num_cached // PAGE_SIZE):
                     assert content[table.pages[index]] == (owner, tokens[: (index + 1) * PAGE_SIZE])
@@ -125,17 +127,94 @@ def test_no_page_is_leaked_or_shared_wrongly_whatever_happens(steps: list[tuple[
             table, owner, tokens = live[number % len(live)]
             if action == "grow" and blocks.can_extend(table, len(tokens) + 1):
                 tokens.append(number)
-                blocks.extend(table, owner, len(tokens))
+                blocks.extend(table, len(tokens))
             elif action in {"release", "poison"}:
                 blocks.release(table, poisoned=action == "poison")
                 live.remove((table, owner, tokens))
         for table, owner, tokens in live:
             for index in range(len(tokens) // PAGE_SIZE):
                 content[table.pages[index]] = (owner, tokens[: (index + 1) * PAGE_SIZE])
-            blocks.commit(table, owner, tokens, len(tokens))
+            blocks.commit(table, tokens, len(tokens))
             assert len(table.pages) == num_pages_for(len(tokens))
         blocks.check_integrity([table for table, _, _ in live])
     for table, _, _ in live:
         blocks.release(table)
     assert blocks.num_free == blocks.num_pages
     blocks.check_integrity([])
+
+
+def test_a_page_has_the_name_that_the_cache_service_computes_for_it() -> None:
+    blocks, owner = BlockManager(8), Owner("alice", b"salt-a", "q8_0")
+    table, _ = held(blocks, owner, PROMPT)
+    names = list(page_digests(chain_key(b"salt-a", "alice", "q8_0"), PROMPT))
+    assert [known.digest for known in blocks.known_pages(table, PROMPT)] == names
+    assert [known.parent for known in blocks.known_pages(table, PROMPT)] == [b"", names[0]]
+
+
+def test_tenants_share_the_pages_of_a_public_prefix_and_no_others() -> None:
+    blocks, public = BlockManager(8), PublicPrefix(b"everybody", 1)
+    first, second, third = PageTable(ALICE, public), PageTable(BOB, public), PageTable(BOB, public)
+    blocks.allocate(first, PROMPT)
+    blocks.commit(first, PROMPT, len(PROMPT))
+    assert blocks.allocate(second, PROMPT) == PAGE_SIZE
+    blocks.commit(second, PROMPT, len(PROMPT))
+    assert blocks.num_cached_pages(third, PROMPT) == 2
+    assert blocks.num_cached_pages(PageTable(BOB), PROMPT) == 0, "declared public by another salt, or by none"
+    (shared, own) = blocks.known_pages(second, PROMPT)
+    names = list(page_digests(chain_key(b"everybody", "", ""), PROMPT[:PAGE_SIZE]))
+    names += page_digests(chain_key(BOB.salt, "bob", ""), PROMPT[PAGE_SIZE:], names[0])
+    assert [shared.digest, own.digest] == names
+    blocks.check_integrity([first, second])
+
+
+def test_without_a_salt_public_pages_are_not_reused_either() -> None:
+    blocks, public = BlockManager(8), PublicPrefix(b"everybody", 1)
+    for owner in (ALICE, NOBODY):
+        table = PageTable(owner, public)
+        assert blocks.allocate(table, PROMPT) == 0
+        blocks.commit(table, PROMPT, len(PROMPT))
+
+
+def test_a_page_is_cleared_when_it_becomes_public_and_when_it_no_longer_is() -> None:
+    blocks, public = BlockManager(3), PublicPrefix(b"everybody", 3)
+    table, _ = held(blocks, ALICE, PROMPT)
+    pages = sorted(table.pages)
+    for owner, prefix in ((ALICE, public), (BOB, public), (BOB, None)):
+        blocks.release(table)
+        table = PageTable(owner, prefix)
+        blocks.allocate(table, [number + len(owner.tenant_id) for number in PROMPT])
+        changed = owner is ALICE or prefix is None
+        assert sorted(blocks.take_pages_to_zero()) == (pages if changed else [])
+
+
+def test_a_held_page_outlives_its_sequence_and_all_that_want_its_place() -> None:
+    blocks = BlockManager(3)
+    table, _ = held(blocks, ALICE, PROMPT)
+    pages = [known.page for known in blocks.known_pages(table, PROMPT)]
+    blocks.hold(pages)
+    blocks.release(table)
+    blocks.check_integrity([], pages)
+    assert not blocks.can_allocate(PageTable(BOB), [1] * 17)
+    blocks.let_go(pages)
+    assert blocks.can_allocate(PageTable(BOB), [1] * 17)
+    assert blocks.num_cached_pages(PageTable(ALICE), PROMPT) == 2
+
+
+def test_pages_to_be_forgotten_next_are_told_if_they_were_reused() -> None:
+    blocks = BlockManager(4)
+    for tokens in ([1] * 16, [2] * 16):
+        table, _ = held(blocks, ALICE, tokens)
+        blocks.release(table)
+    again, _ = held(blocks, ALICE, [1] * 17)
+    blocks.release(again)
+    assert [list(known.tokens) for known in blocks.next_forgotten(4)] == [[1] * 16]
+
+
+def test_pages_to_clear_are_cleared_by_whoever_takes_them() -> None:
+    blocks = BlockManager(3)
+    table, _ = held(blocks, ALICE, PROMPT)
+    first, *others = list(table.pages)
+    blocks.release(table)
+    held(blocks, BOB, [9] * 40)
+    assert blocks.take_pages_to_zero([first, 99]) == [first]
+    assert sorted(blocks.take_pages_to_zero()) == sorted(others)

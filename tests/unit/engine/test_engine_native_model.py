@@ -74,7 +74,7 @@ def test_greedy_text_answers_the_question(default_model_files: ModelFiles, model
 
 def test_the_step_measures_its_parts(model: Model, tokens: list[int]) -> None:
     sequence = make_sequence("a", tokens[:20])
-    model.blocks.allocate(sequence.table, sequence.owner, sequence.tokens)
+    model.blocks.allocate(sequence.table, sequence.tokens)
     probe = TimingProbe()
     model.runner.run([WorkItem.next(sequence, 20)], probe)
     model.blocks.release(sequence.table)
@@ -84,7 +84,7 @@ def test_the_step_measures_its_parts(model: Model, tokens: list[int]) -> None:
 def test_pages_that_change_hands_are_cleared(model: Model, tokens: list[int]) -> None:
     """Without its own keys and values, a token sees zeros where the first 16 were."""
     sequence = make_sequence("a", tokens[:17])
-    model.blocks.allocate(sequence.table, sequence.owner, sequence.tokens)
+    model.blocks.allocate(sequence.table, sequence.tokens)
     whole = model.runner.run([WorkItem(sequence, 0, 17, samples=True)], Probe())
     again = model.runner.run([WorkItem(sequence, 16, 17, samples=True)], Probe())
     np.testing.assert_array_equal(again, whole)

@@ -60,7 +60,7 @@ def last_rows(model: Model, prompts: Seq[Seq[int]], modes: Seq[Mode]) -> list[Fl
     sequences = [make_sequence(str(number), prompt) for number, prompt in enumerate(prompts)]
     for sequence, mode in zip(sequences, modes, strict=True):
         sequence.mode = mode
-        model.blocks.allocate(sequence.table, sequence.owner, sequence.tokens)
+        model.blocks.allocate(sequence.table, sequence.tokens)
     rows = model.runner.run([WorkItem.next(sequence, len(sequence.tokens)) for sequence in sequences], Probe())
     for sequence in sequences:
         model.blocks.release(sequence.table)
@@ -79,7 +79,7 @@ def test_sequences_of_several_modes_in_a_step_are_computed_as_alone(model: Model
 def test_a_pass_in_another_mode_leaves_nothing_of_the_first(model: Model, tokens: list[int]) -> None:
     """What progressive precision rests on: drafted pages, written anew, are those of the precise weights alone."""
     sequence = make_sequence("a", tokens)
-    model.blocks.allocate(sequence.table, sequence.owner, sequence.tokens)
+    model.blocks.allocate(sequence.table, sequence.tokens)
     items = [WorkItem.next(sequence, len(tokens))]
     model.runner.run(items, Probe(), "turbo")
     model.runner.run([WorkItem(sequence, 0, len(tokens) - 1, samples=False)], Probe(), "precise")

@@ -21,7 +21,7 @@ sys.modules["torch"] = None  # importing it fails from here on
 
 from services.engine import service  # the whole of it
 from services.engine.kernels.native import build
-from services.engine.block_manager import Owner
+from services.engine.page_table import Owner
 from services.engine.config import EngineConfig
 from services.engine.engine import Engine, load_model
 from services.engine.sampling_params import SamplingParams
