@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Sequence
-
-import numpy as np
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
 
 PAGE_TOKENS = 16
 DIGEST_BYTES = 32
@@ -28,9 +28,12 @@ def chain_key(salt: bytes, tenant_id: str, precision: str) -> bytes:
     return hmac.digest(salt, netstrings(b"page", tenant_id.encode(), precision.encode()), "sha256")
 
 
-def page_digests(key: bytes, tokens: Sequence[int], parent: bytes = b"") -> Iterator[bytes]:
+def page_digests(key: bytes, tokens: Iterable[int], parent: bytes = b"") -> Iterator[bytes]:
     """The digest of each full page of `tokens`, in order; `parent` is that of the page before them."""
-    data = np.asarray(tokens, dtype="<u4").tobytes()
+    ids = array("I", tokens)  # the cache service has no numpy
+    if sys.byteorder == "big":
+        ids.byteswap()
+    data = ids.tobytes()
     size = PAGE_TOKENS * 4
     for start in range(0, len(data) - size + 1, size):
         parent = hmac.digest(key, parent + data[start : start + size], "sha256")

@@ -1,0 +1,66 @@
+-- Enters stored pages, once their values are there. Idempotent.
+-- ARGV: lease's namespace, lease_id, epoch, namespace of the pages, ttl_s, horizon_s, pin (0 or 1),
+--       depth of the first page, then digest and number of bytes of each page.
+-- Gives {refusal, entered, known, missing, full, evicted, evicted bytes}; the refusal is '' where there is none.
+local home, lease_id, epoch, space = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local ttl_s, horizon_s, pins, depth = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1', tonumber(ARGV[8])
+
+local function refuse(why) -- and leave no value behind that nobody knows
+  for at = 9, #ARGV, 2 do
+    if not read_page(space, ARGV[at]) then redis.call('DEL', space .. 'v:' .. ARGV[at]) end
+  end
+  return {why, 0, 0, 0, 0, 0, 0}
+end
+if redis.call('EXISTS', LIMITS) == 0 then return refuse('NO_LIMITS') end
+if redis.call('HGET', LIMITS, 'epoch') ~= epoch then return refuse('OTHER_EPOCH') end
+local lease = redis.call('HMGET', home .. 'l:' .. lease_id, 'holder', 'holder_erased', 'user', 'user_erased')
+if not lease[1] then return refuse('NO_LEASE') end
+local function erasures(tag) return redis.call('GET', home .. 'gone:' .. tag) or '0' end
+if erasures(lease[1]) ~= lease[2] or erasures(lease[3]) ~= lease[4] then return refuse('FORGOTTEN') end
+local holder = space == home and lease[1] or ''
+local held = space .. 'held:' .. holder
+
+sweep(space, MAX_SWEPT)
+local expires_s = math.floor(now) + ttl_s
+local entered, known, missing, full = {}, 0, 0, 0
+for at = 9, #ARGV, 2 do
+  local digest, num_bytes = ARGV[at], tonumber(ARGV[at + 1])
+  local value = space .. 'v:' .. digest
+  local bytes, worth, tags = read_page(space, digest)
+  if redis.call('STRLEN', value) ~= num_bytes then
+    missing = missing + 1
+    if bytes then drop(space, digest, 'vanished') end
+  elseif holder ~= '' and redis.call('SCARD', held) >= MAX_HELD then
+    full = full + 1
+    if not bytes then redis.call('DEL', value) end
+  else
+    if bytes then
+      known = known + 1
+    else
+      bytes, worth, tags = footprint(num_bytes), horizon_s, ''
+      count(space, bytes)
+      redis.call('ZADD', space .. 'order', now + worth - depth * DEPTH_STEP_S, digest)
+      entered[#entered + 1] = digest
+    end
+    write_page(space, digest, bytes, worth, with_tag(tags, holder))
+    if redis.call('TTL', value) < ttl_s then
+      redis.call('EXPIREAT', value, expires_s)
+      redis.call('ZADD', space .. 'expiry', 'GT', expires_s, digest)
+    else
+      redis.call('ZADD', space .. 'expiry', redis.call('EXPIRETIME', value), digest)
+    end
+    if holder ~= '' then redis.call('SADD', held, digest) end
+    if pins then pin(space, digest, expires_s) end
+  end
+  depth = depth + 1
+end
+keep(held, ttl_s + INDEX_SLACK_S)
+redis.call('HINCRBY', space .. 'sums', 'published', #entered)
+keep_index(space, ttl_s)
+
+local evicted, evicted_bytes = evict(space, 512)
+while #entered > 0 and is_over(space) do -- nothing else may go: what came last does
+  local bytes = drop(space, table.remove(entered), 'evicted')
+  if bytes > 0 then evicted, evicted_bytes = evicted + 1, evicted_bytes + bytes end
+end
+return {'', #entered, known, missing, full, evicted, evicted_bytes}

@@ -1,0 +1,223 @@
+"""The directory of stored KV pages on a real Valkey: what is found, what goes, who may evict whom, what is erased."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from kv_directory_support import ONE_PAGE, TTL_S, Bench, bench, digest, limits
+from quality_support import Valkey, running_valkey
+
+from stagemesh.runtime.kv_directory import Holder, PublishedPage, publish
+from stagemesh.runtime.kv_keys import namespace, value_name
+
+A, B = Holder(session_id="a", user_id="u"), Holder(session_id="b", user_id="u")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
+    with running_valkey(tmp_path_factory.mktemp("kv")) as valkey:
+        yield valkey
+
+
+@pytest.fixture
+async def kv(server: Valkey) -> AsyncIterator[Bench]:
+    async with bench(server.url) as found:
+        yield found
+
+
+async def test_published_pages_are_found_up_to_the_first_gap(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    done = kv.store(lease, [1, 2, 4])
+    assert (done.refusal, done.entered, done.missing) == ("", 3, 0)
+    assert await kv.found(lease, [1, 2, 3, 4]) == 2
+    assert await kv.found(lease, [3, 1]) == 0
+    assert not kv.keys_without_ttl()
+
+
+async def test_a_value_that_is_not_published_is_not_found_and_ends_by_itself(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    kv.write(lease.namespace, [1])
+    assert await kv.found(lease, [1]) == 0
+    assert 0 < kv.sync.ttl(value_name(lease.namespace, digest(1))) <= 60
+
+
+async def test_publishing_again_changes_nothing(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    kv.store(lease, [1, 2])
+    before = await kv.directory.stats(lease.namespace)
+    again = publish(kv.sync, lease, [PublishedPage(digest(name), 1_000) for name in (1, 2)])
+    assert (again.entered, again.known) == (0, 2)
+    assert await kv.directory.stats(lease.namespace) == before
+    assert before.num_bytes == before.total_bytes == 2 * ONE_PAGE
+
+
+async def test_a_missing_or_torn_value_is_not_entered(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    pages = [*kv.write(lease.namespace, [1]), PublishedPage(digest(2), 1_000), PublishedPage(digest(1), 999)]
+    done = publish(kv.sync, lease, pages)
+    assert (done.entered, done.missing) == (1, 2)
+    assert await kv.found(lease, [1]) == 0
+
+
+@pytest.mark.parametrize("changed", [{"lease_id": "guessed"}, {"epoch": 2}, {"ttl_s": 0}])
+async def test_nothing_is_published_under_a_lease_that_was_not_given(kv: Bench, changed: dict[str, object]) -> None:
+    lease = await kv.lease("t")
+    for field, value in changed.items():
+        setattr(lease, field, value)
+    assert kv.store(lease, [1]).refusal in {"NO_LEASE", "OTHER_EPOCH"}
+    assert await kv.found(lease, [1]) == 0
+
+
+async def test_a_server_that_nobody_gave_limits_takes_nothing(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    kv.sync.delete("stagemesh:kv:{all}:limits")
+    assert kv.store(lease, [1]).refusal == "NO_LIMITS"
+    assert not kv.values(lease.namespace)
+
+
+async def test_another_tenant_finds_nothing_under_the_same_digests(kv: Bench) -> None:
+    kv.store(await kv.lease("t"), [1, 2])
+    assert await kv.found(await kv.lease("other"), [1, 2]) == 0
+
+
+async def test_over_its_budget_a_tenant_loses_its_least_used_pages(server: Valkey) -> None:
+    async with bench(server.url, tenant_bytes=4 * ONE_PAGE) as kv:
+        lease = await kv.lease("t")
+        kv.store(lease, [1, 2, 3, 4])
+        assert await kv.found(lease, [1]) == await kv.found(lease, [3]) == 1
+        done = kv.store(lease, [5])
+        assert (done.evicted, done.evicted_bytes) == (1, ONE_PAGE)
+        assert kv.values(lease.namespace) == {digest(name) for name in (1, 2, 3, 5)}
+
+
+async def test_of_pages_worth_the_same_the_end_of_a_chain_goes_first(server: Valkey) -> None:
+    async with bench(server.url, tenant_bytes=3 * ONE_PAGE) as kv:
+        lease = await kv.lease("t")
+        kv.store(lease, [1, 2, 3])
+        await kv.found(lease, [1, 2, 3])
+        lease.horizon_s = 1_000
+        kv.store(lease, ["more"])
+        assert kv.values(lease.namespace) == {digest(name) for name in (1, 2, "more")}
+
+
+async def test_a_flood_of_one_tenant_leaves_the_others_their_fair_share(server: Valkey) -> None:
+    async with bench(server.url, total_bytes=30 * ONE_PAGE) as kv:
+        small, large, flood = [await kv.lease(name) for name in ("small", "large", "flood")]
+        kv.store(small, [f"s{i}" for i in range(8)])
+        kv.store(large, [f"l{i}" for i in range(20)])
+        flood.horizon_s = 10_000  # however much its pages are worth
+        kv.store(flood, [f"f{i}" for i in range(200)])
+        pages = [len(kv.values(lease.namespace)) for lease in (small, large, flood)]
+        assert pages == [8, 11, 11]  # the greatest gives, and the flood is among them
+        stats = await kv.directory.stats(flood.namespace)
+        assert stats.total_bytes == 30 * ONE_PAGE
+
+
+async def test_nobody_is_evicted_below_the_fair_share_by_another(server: Valkey) -> None:
+    async with bench(server.url, total_bytes=20 * ONE_PAGE) as kv:
+        fair, flood = await kv.lease("fair"), await kv.lease("flood")
+        kv.store(fair, [f"s{i}" for i in range(10)])
+        for i in range(30):
+            kv.store(flood, [f"f{i}", f"g{i}"], num_bytes=4_000)
+        assert len(kv.values(fair.namespace)) == 10
+        assert (await kv.directory.stats(fair.namespace)).total_bytes <= 20 * ONE_PAGE
+
+
+async def test_pinned_pages_stay_as_long_as_they_are_pinned_and_no_more_than_may_be(server: Valkey) -> None:
+    async with bench(server.url, tenant_bytes=4 * ONE_PAGE, pinned_bytes=2 * ONE_PAGE) as kv:
+        lease = await kv.lease("t")
+        kv.store(lease, [1, 2, 3])
+        assert await kv.directory.pin(lease.namespace, [digest(i) for i in (1, 2, 3, "absent")], ttl_s=100) == 2
+        kv.store(lease, range(10, 20))
+        assert {digest(1), digest(2)} < kv.values(lease.namespace)
+        assert (await kv.directory.stats(lease.namespace)).pinned_bytes == 2 * ONE_PAGE
+        assert await kv.directory.unpin(lease.namespace, [digest(1), digest(2)]) == 2
+        kv.store(lease, range(20, 30))
+        assert not {digest(1), digest(2)} & kv.values(lease.namespace)
+        assert (await kv.directory.stats(lease.namespace)).pinned_bytes == 0
+
+
+async def test_public_pages_are_one_for_all_tenants_protected_and_held_by_nobody(kv: Bench) -> None:
+    public = namespace("public", 1)
+    lease = await kv.lease("t", holder=A, public_namespace=public)
+    pages = [PublishedPage(page.digest, page.num_bytes, public=True) for page in kv.write(public, [1, 2])]
+    assert publish(kv.sync, lease, [*pages, *kv.write(lease.namespace, [3])]).entered == 3
+    other = namespace("other", 1)
+    digests = [digest(i) for i in (1, 2, 3)]
+    found = await kv.directory.lookup(other, digests, ttl_s=TTL_S, num_public=2, public_space=public)
+    assert found.pages == 2
+    assert (await kv.directory.stats(public)).pinned_bytes == 2 * ONE_PAGE
+    assert await kv.directory.forget_user(lease.namespace, "u", lease_ttl_s=TTL_S) == 1
+    assert len(kv.values(public)) == 2
+
+
+async def test_forgetting_a_session_erases_what_no_other_session_holds(kv: Bench) -> None:
+    first, second = await kv.lease("t", "1", A), await kv.lease("t", "2", B)
+    kv.store(first, ["shared", "mine"])
+    assert await kv.found(second, ["shared"], holder=B) == 1
+    assert await kv.directory.forget_session(first.namespace, "a", lease_ttl_s=TTL_S) == 1
+    assert kv.values(first.namespace) == {digest("shared")}
+    assert await kv.directory.forget_session(first.namespace, "b", lease_ttl_s=TTL_S) == 1
+    assert (await kv.directory.stats(first.namespace)).num_bytes == 0
+
+
+async def test_a_session_whose_time_is_over_holds_nothing_any_more(kv: Bench) -> None:
+    first, second = await kv.lease("t", "1", A), await kv.lease("t", "2", B)
+    kv.store(first, ["shared"])
+    await kv.found(second, ["shared"], holder=B)
+    kv.sync.delete(first.namespace + b"held:" + A.tag)  # as its TTL does
+    assert await kv.directory.forget_session(first.namespace, "b", lease_ttl_s=TTL_S) == 1
+
+
+async def test_what_is_published_after_the_session_or_its_user_was_erased_is_refused(kv: Bench) -> None:
+    late = await kv.lease("t", "1", A)
+    await kv.directory.forget_session(late.namespace, "a", lease_ttl_s=TTL_S)
+    assert kv.store(late, [1]).refusal == "FORGOTTEN"
+    later = await kv.lease("t", "2", A)
+    await kv.directory.forget_user(late.namespace, "u", lease_ttl_s=TTL_S)
+    assert kv.store(later, [1]).refusal == "FORGOTTEN"
+    assert not kv.values(late.namespace)
+    assert kv.store(await kv.lease("t", "3", A), [1]).entered == 1
+
+
+async def test_forgetting_a_user_erases_all_sessions_and_what_was_asked_without_one(kv: Bench) -> None:
+    lease = await kv.lease("t", "1", A)
+    kv.store(lease, range(300))
+    kv.store(await kv.lease("t", "2", B), ["b"])
+    kv.store(await kv.lease("t", "3", Holder(user_id="u")), ["plain"])
+    kv.store(await kv.lease("t", "4", Holder(session_id="c", user_id="else")), ["else"])
+    assert await kv.directory.forget_user(lease.namespace, "u", lease_ttl_s=TTL_S) == 302
+    assert kv.values(lease.namespace) == {digest("else")}
+
+
+async def test_values_that_vanish_or_end_are_uncounted(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    kv.store(lease, range(10))
+    kv.sync.delete(value_name(lease.namespace, digest(3)))
+    assert await kv.found(lease, range(10)) == 3
+    assert (await kv.directory.stats(lease.namespace)).num_bytes == 9 * ONE_PAGE
+    kv.sync.delete(value_name(lease.namespace, digest(7)))
+    assert await kv.directory.sweep(lease.namespace) == 1
+    for key in ("expiry",):
+        kv.sync.zadd(lease.namespace + key.encode(), {digest(0): 1})  # as if its time had come
+    stats = await kv.directory.stats(lease.namespace)
+    assert (stats.num_bytes, stats.vanished, stats.expired) == (7 * ONE_PAGE, 2, 1)
+    assert digest(0) not in kv.values(lease.namespace)
+
+
+async def test_an_index_that_is_lost_leaves_no_bytes_counted(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    kv.store(lease, range(10))
+    kv.sync.delete(lease.namespace + b"pages")
+    await kv.directory.sweep(lease.namespace)
+    stats = await kv.directory.stats(lease.namespace)
+    assert (stats.num_bytes, stats.total_bytes, stats.pages) == (0, 0, 0)
+
+
+async def test_smaller_limits_take_effect_with_the_next_sweep(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    kv.store(lease, range(10))
+    await kv.directory.set_limits(limits(total_bytes=3 * ONE_PAGE))
+    await kv.directory.sweep(lease.namespace)
+    assert (await kv.directory.stats(lease.namespace)).pages == 3
