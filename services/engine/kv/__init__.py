@@ -1,0 +1,1 @@
+"""Stored KV: pages on their way between the engine's pool, host memory and the KV Redis."""
