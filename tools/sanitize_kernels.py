@@ -13,10 +13,13 @@ import subprocess
 import sys
 
 TESTS = (
+    "tests/unit/engine/test_engine_exponent_packing.py",
     "tests/unit/engine/test_engine_native_adapters.py",
     "tests/unit/engine/test_engine_native_kernels.py",
     "tests/unit/engine/test_engine_native_shapes.py",
     "tests/unit/engine/test_engine_native_stages.py",
+    "tests/unit/engine/test_engine_page_codec.py",
+    "tests/unit/engine/test_engine_page_io.py",
 )
 
 

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from services.engine.kv.page_codec import Value
+
 ENTRY_BYTES = 400
 """What a page costs beside its bytes: names, numbers, places in tables."""
 PLACE_S = 1e-6
@@ -32,7 +34,7 @@ class Packing(Protocol):
     def pack(self, value: bytes) -> bytes:
         """The same in fewer bytes, as a rule."""
 
-    def unpack(self, packed: bytes) -> bytes:
+    def unpack(self, packed: bytes) -> Value:
         """Exactly what was packed."""
 
 
@@ -138,7 +140,7 @@ class HostTier:
                     self._insert(namespace, digest, packed[digest], now_s, place)
             return sum(self._page(namespace, digest) is not None for digest, _ in pairs)
 
-    def get(self, namespace: bytes, digests: Sequence[bytes]) -> list[bytes]:
+    def get(self, namespace: bytes, digests: Sequence[bytes]) -> list[Value]:
         """The values of the leading `digests` that are held; they count as used."""
         with self._lock:
             now_s, found = self._clock(), []

@@ -6,6 +6,7 @@ Reading never raises, whatever the bytes: a page that is not exactly the one wan
 from __future__ import annotations
 
 import struct
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from services.engine.kv.page_header import (
     header_start,
 )
 
+Value: TypeAlias = bytes | memoryview
 _LENGTHS = struct.Struct("<II")  # version, bytes of the payload
 
 
@@ -59,21 +61,21 @@ class PageCodec:
         start = self._start + checksum(self._library, value[CHECKED_FROM:])
         value[:CHECKED_FROM] = np.frombuffer(start, np.uint8)
 
-    def decode(self, name: PageName, value: bytes) -> memoryview | MissCause:
+    def decode(self, name: PageName, value: Value) -> memoryview | MissCause:
         """The payload, without copying, or why these bytes are not the page of that name."""
         if (damage := self._damage(value)) is not None:
             return damage
-        header = value[:HEADER_BYTES]
+        header = bytes(value[:HEADER_BYTES])
         rest = self._origin + header_name(name)
         if header[:CHECKSUM_AT] != self._start or header[CHECKED_FROM:] != rest:
             return first_difference(header, self._start + bytes(CHECKSUM_BYTES) + rest)
         return memoryview(value)[HEADER_BYTES:]
 
-    def _damage(self, value: bytes) -> MissCause | None:
+    def _damage(self, value: Value) -> MissCause | None:
         """What is wrong with the bytes, whichever page they are."""
         if len(value) < HEADER_BYTES:
             return MissCause.TRUNCATED
-        if not value.startswith(MAGIC):
+        if value[: len(MAGIC)] != MAGIC:
             return MissCause.BAD_MAGIC
         version, payload_bytes = _LENGTHS.unpack_from(value, len(MAGIC))
         if version != VERSION:

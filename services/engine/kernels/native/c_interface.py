@@ -77,6 +77,8 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_export_pages": (None, (c_void_p, c_void_p, c_int32, c_int32, c_void_p, c_void_p)),
     "sm_import_pages": (None, (c_void_p, c_void_p, c_int32, c_int32, c_void_p, c_void_p)),
     "sm_checksum": (None, (c_void_p, c_size_t, c_void_p)),
+    "sm_pack_bf16": (c_size_t, (c_void_p, c_size_t, c_void_p, c_size_t)),
+    "sm_unpack_bf16": (c_int32, (c_void_p, c_size_t, c_size_t, c_void_p)),
     "sm_decoder_zero_page": (None, (c_void_p, c_int32)),
     "sm_decoder_kv_bytes": (c_size_t, (c_void_p,)),
     "sm_decoder_free": (None, (c_void_p,)),

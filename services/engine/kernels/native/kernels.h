@@ -101,6 +101,10 @@ void sm_import_pages(sm_decoder*, const int32_t* pages, int32_t num_pages, int32
                      uint8_t* are_finite);
 /* Four CRC-32C over every fourth word of 8 bytes; sums: [4] */
 void sm_checksum(const uint8_t* data, size_t num_bytes, uint32_t* sums);
+/* bfloat16 numbers, a multiple of 32 of them, in fewer bytes without loss; see exponents.cpp. Returns the size, or 0 where
+ * that is more than `room`. Unpacking returns 0, or 1 for what is not packed so. */
+size_t sm_pack_bf16(const uint8_t* values, size_t num_values, uint8_t* out, size_t room);
+int32_t sm_unpack_bf16(const uint8_t* packed, size_t num_bytes, size_t num_values, uint8_t* values);
 
 void sm_decoder_zero_page(sm_decoder*, int32_t page);
 size_t sm_decoder_kv_bytes(const sm_decoder*);
