@@ -9,7 +9,7 @@ from stagemesh.runtime.mesh_config import MeshConfig
 
 
 async def compose(mesh: MeshConfig, config: CacheConfig) -> CacheService:
-    return CacheService(mesh.ledger_url, config)
+    return CacheService(mesh.ledger_url, config, kv_url=mesh.kv_url, tokenizer=mesh.addresses.tokenizer)
 
 
 def main() -> None:

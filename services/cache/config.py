@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from services.cache.kv_config import KvConfig
 from stagemesh.runtime.config import Section
 
 
@@ -40,3 +41,13 @@ class CacheConfig(Section):
     """Consecutive failures after which Redis is left alone."""
     breaker_open_ms: float = Field(default=1_000.0, gt=0)
     """How long Redis is left alone before one call probes it."""
+    kv: KvConfig = KvConfig()
+    """KV pages that outlive the engines."""
+    public_prefixes: tuple[str, ...] = ()
+    """System messages whose KV pages all tenants share, word for word. Nothing that a client sends becomes public."""
+    explain_requests: int = Field(default=1_000, ge=0)
+    """Requests of each tenant that `stagemesh cache explain` remembers."""
+    explain_ttl_s: int = Field(default=86_400, ge=1)
+    """How long it remembers them, and how long counts of a tenant without requests are kept."""
+    explain_flush_ms: float = Field(default=250.0, gt=0)
+    """What became of requests is written down together, this often."""

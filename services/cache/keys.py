@@ -12,6 +12,9 @@ Redis cluster; the tenant itself stands in the key as well, so a collision of di
 | `tokens` | string | u32 little endian token IDs; its key names tokenizer and revision |
 | `sessions` | sorted set | session IDs of a tenant by last activity (ms) |
 | `user` | sorted set | session IDs of a user by last activity (ms) |
+| `usage`, `session-usage` | hash | what requests of the tenant, or of a session, reused and missed |
+| `heat` | sorted set | session IDs by a decaying count of requests, as a time (`scripts/use.lua`) |
+| `requests`, `ring` | hash, list | the last requests: `CacheUse` by ID, and the IDs in order |
 | `gone`, `gone-user` | counter | erasures of a session or user, so that a turn under way cannot bring it back |
 """
 
@@ -25,6 +28,8 @@ from stagemesh.runtime.kv_keys import netstrings
 PREFIX = b"stagemesh:cache:"
 EPOCH = PREFIX + b"{root}:epoch"
 SECRET = PREFIX + b"{root}:secret"
+TENANTS = PREFIX + b"{root}:tenants"
+"""Sorted set of the tenants with counts, by last request (s)."""
 
 
 @dataclass(frozen=True)
@@ -63,3 +68,18 @@ class TenantKeys:
 
     def gone_user(self, user_id: str) -> bytes:
         return self._key(b"gone-user", user_id)
+
+    def usage(self) -> bytes:
+        return self._key(b"usage")
+
+    def session_usage(self, session_id: str) -> bytes:
+        return self._key(b"session-usage", session_id)
+
+    def heat(self) -> bytes:
+        return self._key(b"heat")
+
+    def requests(self) -> bytes:
+        return self._key(b"requests")
+
+    def ring(self) -> bytes:
+        return self._key(b"ring")

@@ -26,6 +26,11 @@ def salt_of(secret: bytes, epoch: int, tenant_id: str, model: ModelIdentity) -> 
     return hmac.digest(secret, netstrings(*parts), "sha256")
 
 
+def public_salt_of(secret: bytes, epoch: int, model: ModelIdentity) -> bytes:
+    """Likewise of the pages of public prefixes, which all tenants share."""
+    return hmac.digest(secret, netstrings(b"public", salt_of(secret, epoch, "", model)), "sha256")
+
+
 @dataclass(frozen=True)
 class LeaseStamp:
     """What was true when a lease was given."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
@@ -16,6 +17,20 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 
+@dataclass(frozen=True)
+class Words:
+    """How a guard speaks of its Redis."""
+
+    name: str = "session store"
+    left_alone: str = "CACHE_STORE_UNAVAILABLE"
+    """Reason of the error while it is left alone after failures, or too many operations are under way."""
+    slow: str = "CACHE_STORE_UNAVAILABLE"
+    away: str = "CACHE_STORE_UNAVAILABLE"
+
+
+SESSION_STORE = Words()
+
+
 class RedisGuard:
     """Turns a Redis that is away, slow or overloaded into Unavailable, quickly.
 
@@ -23,7 +38,10 @@ class RedisGuard:
     connections take longer than the budget could never be reached. It ends in the background, within `timeout_s`.
     """
 
-    def __init__(self, breaker: BreakerConfig, *, timeout_s: float, max_calls: int) -> None:
+    def __init__(
+        self, breaker: BreakerConfig, *, timeout_s: float, max_calls: int, words: Words = SESSION_STORE
+    ) -> None:
+        self._words = words
         self._breaker = Breaker(breaker)
         self._retry_after_ms = max(1, round(breaker.open_s * 1000))
         self._timeout_s = timeout_s
@@ -34,19 +52,19 @@ class RedisGuard:
         """The operation's result. Raises Unavailable when there is none within `budget_s`."""
         if len(self._running) >= self._max_calls or not self._breaker.call():
             operation.close()
-            raise self._unavailable("the session store is being left alone after failures, or is overloaded")
+            raise self._unavailable(self._words.left_alone, "is being left alone after failures, or is overloaded")
         task = asyncio.ensure_future(_within(operation, self._timeout_s))
         self._running.add(task)
         task.add_done_callback(self._ended)
         await asyncio.wait({task}, timeout=budget_s)
         if not task.done():
             self._failed("no answer in time", budget_ms=round(budget_s * 1000, 1))
-            raise self._unavailable(f"the session store did not answer within {budget_s * 1000:.0f} ms")
+            raise self._unavailable(self._words.slow, f"did not answer within {budget_s * 1000:.0f} ms")
         try:
             result = task.result()
         except (RedisError, OSError, TimeoutError) as error:
             self._failed(str(error) or type(error).__name__)
-            raise self._unavailable("the session store cannot be reached or refuses to work") from error
+            raise self._unavailable(self._words.away, "cannot be reached or refuses to work") from error
         except StagemeshError:
             self._breaker.succeeded()  # Redis worked; the answer is a refusal
             raise
@@ -65,10 +83,10 @@ class RedisGuard:
 
     def _failed(self, problem: str, **facts: object) -> None:
         self._breaker.failed()
-        log.warning("session store failed", problem=problem, breaker=self._breaker.state.value, **facts)
+        log.warning(f"{self._words.name} failed", problem=problem, breaker=self._breaker.state.value, **facts)
 
-    def _unavailable(self, message: str) -> Unavailable:
-        return Unavailable("CACHE_STORE_UNAVAILABLE", message, retry_after_ms=self._retry_after_ms)
+    def _unavailable(self, reason: str, what: str) -> Unavailable:
+        return Unavailable(reason, f"the {self._words.name} {what}", retry_after_ms=self._retry_after_ms)
 
 
 async def _within(operation: Coroutine[Any, Any, T], timeout_s: float) -> T:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from services.cache.config import CacheConfig
+from services.cache.kv_erasure import KvErasure
+from services.cache.kv_lookup import KvLookup
 from services.cache.lease import parse_lease_id
 from services.cache.limits import check_id, check_turn, decode_page_token, encode_page_token, page_size
 from services.cache.redis_guard import RedisGuard
+from services.cache.reports import Reports
 from services.cache.session import Opened, StoredSession, Turn
 from services.cache.session_store import SessionStore
+from services.cache.usage_log import UsageLog
+from services.cache.usage_store import UsageStore
 from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc
 from stagemesh.runtime.errors import InvalidRequest, NotFound
 from stagemesh.runtime.interceptors import Context
+from stagemesh.runtime.kv_directory import Holder
 from stagemesh.runtime.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -23,10 +30,25 @@ log = get_logger(__name__)
 class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
     """Every method raises InvalidRequest for bad IDs and Unavailable when the store is away or slow."""
 
-    def __init__(self, store: SessionStore, guard: RedisGuard, config: CacheConfig) -> None:
+    def __init__(
+        self,
+        store: SessionStore,
+        guard: RedisGuard,
+        config: CacheConfig,
+        kv: KvLookup,
+        erasure: KvErasure,
+        log: UsageLog,
+        reports: Reports,
+        usage: UsageStore,
+    ) -> None:
         self._store = store
         self._guard = guard
         self._config = config
+        self._kv = kv
+        self._erasure = erasure
+        self._usage_log = log
+        self._reports = reports
+        self._usage = usage
         self._lookup_s = config.redis_budget_ms / 1000
         self._open_s = config.session_budget_ms / 1000
         self._change_s = config.commit_budget_ms / 1000
@@ -38,14 +60,20 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         opened = await self._guard.call(
             self._store.open(request.tenant_id, request.session_id, request.user_id, request.model), self._open_s
         )
-        return cache_pb2.OpenSessionResponse(
-            session=_session(opened.session) if opened.session else None, lease=self._lease(opened)
-        )
+        lease = self._lease(opened)
+        tokens = opened.session.token_ids if opened.session is not None else ()
+        if tokens:  # else the gateway asks again when it has tokens
+            await self._add_kv(lease, request, opened, tokens)
+        return cache_pb2.OpenSessionResponse(session=_session(opened.session) if opened.session else None, lease=lease)
 
     async def Resolve(self, request: cache_pb2.ResolveRequest, context: Context) -> cache_pb2.ResolveResponse:
         check_id(request.tenant_id, "tenant_id", self._config)
+        check_id(request.session_id, "session_id", self._config, required=False)
+        check_id(request.user_id, "user_id", self._config, required=False)
         opened = await self._guard.call(self._store.resolve(request.tenant_id, request.model), self._lookup_s)
-        return cache_pb2.ResolveResponse(lease=self._lease(opened))
+        lease = self._lease(opened)
+        await self._add_kv(lease, request, opened, request.token_ids)
+        return cache_pb2.ResolveResponse(lease=lease)
 
     async def Commit(self, request: cache_pb2.CommitRequest, context: Context) -> cache_pb2.CommitResponse:
         self._check_ids(request.tenant_id, request.session_id, request.user_id)
@@ -105,8 +133,14 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
             case "session_id":
                 session_id = check_id(request.session_id, "session_id", self._config)
                 erased = await self._guard.call(self._store.forget_session(tenant_id, session_id), self._change_s)
+                await self._usage_log.flush()
+                await self._guard.call(self._usage.forget_sessions(tenant_id, [session_id]), self._change_s)
+                await self._erasure.session(tenant_id, session_id)
             case "user_id":
-                erased = await self._forget_user(tenant_id, check_id(request.user_id, "user_id", self._config))
+                user_id = check_id(request.user_id, "user_id", self._config)
+                await self._usage_log.flush()
+                erased = await self._forget_user(tenant_id, user_id)
+                await self._erasure.user(tenant_id, user_id)
             case _:
                 raise InvalidRequest("MISSING_ID", "name the session or the user to forget", field="what")
         log.info("forgot", what=request.WhichOneof("what"), sessions=erased)
@@ -115,9 +149,46 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
     async def _forget_user(self, tenant_id: str, user_id: str) -> int:
         erased, more = 0, True
         while more:
-            number, more = await self._guard.call(self._store.forget_user(tenant_id, user_id), self._change_s)
+            number, sessions, more = await self._guard.call(self._store.forget_user(tenant_id, user_id), self._change_s)
+            await self._guard.call(self._usage.forget_sessions(tenant_id, sessions), self._change_s)
             erased += number
         return erased
+
+    async def Release(self, request: cache_pb2.ReleaseRequest, context: Context) -> cache_pb2.ReleaseResponse:
+        check_id(request.tenant_id, "tenant_id", self._config)
+        check_id(request.use.request_id, "use.request_id", self._config)
+        check_id(request.use.session_id, "use.session_id", self._config, required=False)
+        use = cache_pb2.CacheUse()
+        use.CopyFrom(request.use)
+        use.at.GetCurrentTime()
+        self._usage_log.add(request.tenant_id, use)
+        return cache_pb2.ReleaseResponse()
+
+    async def Explain(self, request: cache_pb2.ExplainRequest, context: Context) -> cache_pb2.ExplainResponse:
+        check_id(request.request_id, "request_id", self._config)
+        await self._usage_log.flush()
+        return await self._reports.explain(request.tenant_id, request.request_id)
+
+    async def Stats(self, request: cache_pb2.StatsRequest, context: Context) -> cache_pb2.StatsResponse:
+        await self._usage_log.flush()
+        return await self._reports.stats(request.tenant_id)
+
+    async def Top(self, request: cache_pb2.TopRequest, context: Context) -> cache_pb2.TopResponse:
+        await self._usage_log.flush()
+        return await self._reports.top(request.tenant_id, request.limit)
+
+    async def _add_kv(
+        self,
+        lease: cache_pb2.Lease,
+        request: cache_pb2.OpenSessionRequest | cache_pb2.ResolveRequest,
+        opened: Opened,
+        tokens: Sequence[int],
+    ) -> None:
+        holder = Holder(session_id=request.session_id, user_id=request.user_id)
+        answer = await self._kv.lease(request.tenant_id, request.model, opened, tokens, holder)
+        if answer.lease is not None:
+            lease.kv.CopyFrom(answer.lease)
+        lease.kv_miss = answer.miss
 
     def _check_ids(self, tenant_id: str, session_id: str, user_id: str = "") -> None:
         check_id(tenant_id, "tenant_id", self._config)

@@ -27,6 +27,7 @@ class Opened:
     session: StoredSession | None
     stamp: LeaseStamp
     salt: bytes
+    public_salt: bytes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 from services.cache.config import CacheConfig
 from services.cache.encoding import pack_messages, pack_tokens, unpack_tokens
 from services.cache.keys import TenantKeys
-from services.cache.lease import LeaseStamp, salt_of
+from services.cache.lease import LeaseStamp, public_salt_of, salt_of
 from services.cache.root import Root, RootReader
 from services.cache.session import Committed, Opened, PageEnd, SessionEntry, StoredSession, Turn
 from stagemesh.api.common.v1.common_pb2 import ChatMessages, ModelIdentity
@@ -40,8 +40,8 @@ class SessionStore:
         root_ttl_s = max(30 * 86_400, 2 * config.session_ttl_s)
         self._root = RootReader(script("root"), refresh_s=config.root_refresh_ms / 1000, ttl_s=root_ttl_s)
 
-    async def ping(self) -> Root:
-        """Proves that the store works, and makes the root on first use."""
+    async def root(self) -> Root:
+        """Epoch and secret, made on first use; proves that the store works."""
         return await self._root.read()
 
     async def resolve(self, tenant_id: str, model: ModelIdentity) -> Opened:
@@ -50,6 +50,7 @@ class SessionStore:
             session=None,
             stamp=LeaseStamp(root.epoch, 0, 0),
             salt=salt_of(root.secret, root.epoch, tenant_id, model),
+            public_salt=public_salt_of(root.secret, root.epoch, model),
         )
 
     async def open(
@@ -76,6 +77,7 @@ class SessionStore:
             session=_stored(session_id, now_ms, *found) if found else None,
             stamp=LeaseStamp(root.epoch, int(gone), int(gone_user)),
             salt=salt_of(root.secret, root.epoch, tenant_id, model),
+            public_salt=public_salt_of(root.secret, root.epoch, model),
         )
 
     async def commit(self, tenant_id: str, turn: Turn) -> Committed:
@@ -167,8 +169,9 @@ class SessionStore:
         keys = TenantKeys(tenant_id, (await self._root.read()).epoch)
         return await self._erase(keys, session_id)
 
-    async def forget_user(self, tenant_id: str, user_id: str) -> tuple[int, bool]:
-        """Erase up to FORGET_BATCH sessions of a user; gives their number, and whether some may remain."""
+    async def forget_user(self, tenant_id: str, user_id: str) -> tuple[int, list[str], bool]:
+        """Erase up to FORGET_BATCH sessions of a user; gives the number of those that existed, their IDs, and whether
+        some may remain."""
         keys = TenantKeys(tenant_id, (await self._root.read()).epoch)
         pipeline = self._client.pipeline(transaction=True)
         pipeline.incr(keys.gone_user(user_id))
@@ -179,7 +182,7 @@ class SessionStore:
         for member in members:
             erased += await self._erase(keys, member.decode())
             await self._client.zrem(keys.user(user_id), member)
-        return erased, len(members) == FORGET_BATCH
+        return erased, [member.decode() for member in members], len(members) == FORGET_BATCH
 
     async def _erase(self, keys: TenantKeys, session_id: str) -> int:
         names = [keys.session(session_id), keys.turns(session_id), keys.seen(session_id), keys.sessions()]

@@ -24,6 +24,10 @@ class Found:
     """Leading pages that are stored."""
     vanished: int
     """Entries that were taken out because their value had gone."""
+    had_next: bool
+    """The holder had stored the first page that is missing: it was evicted or its time is over."""
+    has_limits: bool = True
+    """Without limits nothing is found, and no lease was made known."""
 
 
 class KvDirectory:
@@ -65,8 +69,8 @@ class KvDirectory:
             num_public,
             public_space or space,
         ]
-        pages, vanished = await self._lookup(args=[*head, *digests])
-        return Found(int(pages), int(vanished))
+        pages, vanished, had = await self._lookup(args=[*head, *digests])
+        return Found(max(0, int(pages)), int(vanished), bool(had), has_limits=int(pages) >= 0)
 
     async def pin(self, space: bytes, digests: Sequence[bytes], *, ttl_s: int) -> int:
         """Protect stored pages from eviction for `ttl_s`; gives how many are. Their own TTL stays as it is."""
@@ -100,6 +104,10 @@ class KvDirectory:
             erased, _, remaining = map(int, await self._forget(args=args))
             first, pages = 0, pages + erased
         return pages
+
+    async def num_held(self, space: bytes, tag: bytes) -> int:
+        """How many pages a holder has stored or used, those included that are gone since."""
+        return int(await self._client.scard(space + b"held:" + tag))
 
     async def spaces(self) -> list[bytes]:
         """All namespaces that hold pages, the greatest first."""

@@ -62,4 +62,5 @@ def script(name: str) -> str:
     """The source of `scripts/NAME.lua` with what all scripts share in front of it."""
     folder = files("stagemesh.runtime.kv_directory").joinpath("scripts")
     parts = (folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in ("common", name))
-    return "\n".join(parts)
+    # Scripts take little and give much back: they must run where the memory is used up.
+    return "\n".join(["#!lua flags=allow-oom", *parts])

@@ -29,10 +29,13 @@ class Lease(_message.Message):
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     SALT_FIELD_NUMBER: _builtins.int
     KV_FIELD_NUMBER: _builtins.int
+    KV_MISS_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.str
     epoch: _builtins.int
     salt: _builtins.bytes
     """Derived per tenant and model by the cache service; engines reuse pages only under an equal salt."""
+    kv_miss: _builtins.str
+    """Why kv is absent, or why fewer tokens are stored than the session has, in UPPER_SNAKE_CASE."""
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -47,10 +50,11 @@ class Lease(_message.Message):
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         salt: _builtins.bytes = ...,
         kv: _common_pb2.KvLease | None = ...,
+        kv_miss: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "kv", b"kv"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "expires_at", b"expires_at", "kv", b"kv", "lease_id", b"lease_id", "salt", b"salt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "expires_at", b"expires_at", "kv", b"kv", "kv_miss", b"kv_miss", "lease_id", b"lease_id", "salt", b"salt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -166,7 +170,12 @@ class ResolveRequest(_message.Message):
     TENANT_ID_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
+    session_id: _builtins.str
+    """Whose the pages are that are stored under the lease; both may be empty."""
+    user_id: _builtins.str
     @_builtins.property
     def model(self) -> _common_pb2.ModelIdentity: ...
     @_builtins.property
@@ -177,10 +186,12 @@ class ResolveRequest(_message.Message):
         tenant_id: _builtins.str = ...,
         model: _common_pb2.ModelIdentity | None = ...,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        session_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "tenant_id", b"tenant_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "session_id", b"session_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -456,3 +467,415 @@ class ForgetResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ForgetResponse: _TypeAlias = ForgetResponse  # noqa: Y015
+
+@_typing.final
+class CacheUse(_message.Message):
+    """What is remembered of a request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    STORED_TOKENS_FIELD_NUMBER: _builtins.int
+    LOOKUP_MISS_FIELD_NUMBER: _builtins.int
+    SESSION_TOKENS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    KV_FIELD_NUMBER: _builtins.int
+    ENGINE_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    session_id: _builtins.str
+    model: _builtins.str
+    stored_tokens: _builtins.int
+    """The lease's promise, and why it was not the whole prompt."""
+    lookup_miss: _builtins.str
+    session_tokens: _builtins.int
+    """Prompt tokens that the session had stored already."""
+    prompt_tokens: _builtins.int
+    engine: _builtins.str
+    """The engine that answered."""
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def kv(self) -> _common_pb2.KvReport: ...
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        model: _builtins.str = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        stored_tokens: _builtins.int = ...,
+        lookup_miss: _builtins.str = ...,
+        session_tokens: _builtins.int = ...,
+        prompt_tokens: _builtins.int = ...,
+        kv: _common_pb2.KvReport | None = ...,
+        engine: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "kv", b"kv"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "engine", b"engine", "kv", b"kv", "lookup_miss", b"lookup_miss", "model", b"model", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "session_id", b"session_id", "session_tokens", b"session_tokens", "stored_tokens", b"stored_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CacheUse: _TypeAlias = CacheUse  # noqa: Y015
+
+@_typing.final
+class ReleaseRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    USE_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    user_id: _builtins.str
+    @_builtins.property
+    def use(self) -> Global___CacheUse: ...
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        use: Global___CacheUse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["use", b"use"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant_id", b"tenant_id", "use", b"use", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseRequest: _TypeAlias = ReleaseRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015
+
+@_typing.final
+class ExplainRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """Empty for the tenant that asked last under this ID."""
+    request_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
+
+@_typing.final
+class ExplainResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    USE_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    @_builtins.property
+    def use(self) -> Global___CacheUse: ...
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        use: Global___CacheUse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["use", b"use"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant_id", b"tenant_id", "use", b"use"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainResponse: _TypeAlias = ExplainResponse  # noqa: Y015
+
+@_typing.final
+class CacheCounts(_message.Message):
+    """Sums over requests."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MissesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    HITS_FIELD_NUMBER: _builtins.int
+    SESSION_REQUESTS_FIELD_NUMBER: _builtins.int
+    SESSION_HITS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    POOL_TOKENS_FIELD_NUMBER: _builtins.int
+    HOST_TOKENS_FIELD_NUMBER: _builtins.int
+    STORE_TOKENS_FIELD_NUMBER: _builtins.int
+    MISSES_FIELD_NUMBER: _builtins.int
+    requests: _builtins.int
+    hits: _builtins.int
+    """Requests of which at least one page was reused."""
+    session_requests: _builtins.int
+    """Of these, requests that continue a session."""
+    session_hits: _builtins.int
+    prompt_tokens: _builtins.int
+    pool_tokens: _builtins.int
+    host_tokens: _builtins.int
+    store_tokens: _builtins.int
+    @_builtins.property
+    def misses(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """By cause, requests that had to compute what could have been reused."""
+
+    def __init__(
+        self,
+        *,
+        requests: _builtins.int = ...,
+        hits: _builtins.int = ...,
+        session_requests: _builtins.int = ...,
+        session_hits: _builtins.int = ...,
+        prompt_tokens: _builtins.int = ...,
+        pool_tokens: _builtins.int = ...,
+        host_tokens: _builtins.int = ...,
+        store_tokens: _builtins.int = ...,
+        misses: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "host_tokens", b"host_tokens", "misses", b"misses", "pool_tokens", b"pool_tokens", "prompt_tokens", b"prompt_tokens", "requests", b"requests", "session_hits", b"session_hits", "session_requests", b"session_requests", "store_tokens", b"store_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CacheCounts: _TypeAlias = CacheCounts  # noqa: Y015
+
+@_typing.final
+class StoredKv(_message.Message):
+    """What the KV Redis holds of one tenant, in bytes of its memory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BYTES_FIELD_NUMBER: _builtins.int
+    BUDGET_BYTES_FIELD_NUMBER: _builtins.int
+    PAGES_FIELD_NUMBER: _builtins.int
+    PINNED_BYTES_FIELD_NUMBER: _builtins.int
+    PUBLISHED_PAGES_FIELD_NUMBER: _builtins.int
+    EVICTED_PAGES_FIELD_NUMBER: _builtins.int
+    EXPIRED_PAGES_FIELD_NUMBER: _builtins.int
+    VANISHED_PAGES_FIELD_NUMBER: _builtins.int
+    FORGOTTEN_PAGES_FIELD_NUMBER: _builtins.int
+    bytes: _builtins.int
+    budget_bytes: _builtins.int
+    pages: _builtins.int
+    pinned_bytes: _builtins.int
+    published_pages: _builtins.int
+    evicted_pages: _builtins.int
+    expired_pages: _builtins.int
+    vanished_pages: _builtins.int
+    forgotten_pages: _builtins.int
+    def __init__(
+        self,
+        *,
+        bytes: _builtins.int = ...,
+        budget_bytes: _builtins.int = ...,
+        pages: _builtins.int = ...,
+        pinned_bytes: _builtins.int = ...,
+        published_pages: _builtins.int = ...,
+        evicted_pages: _builtins.int = ...,
+        expired_pages: _builtins.int = ...,
+        vanished_pages: _builtins.int = ...,
+        forgotten_pages: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget_bytes", b"budget_bytes", "bytes", b"bytes", "evicted_pages", b"evicted_pages", "expired_pages", b"expired_pages", "forgotten_pages", b"forgotten_pages", "pages", b"pages", "pinned_bytes", b"pinned_bytes", "published_pages", b"published_pages", "vanished_pages", b"vanished_pages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoredKv: _TypeAlias = StoredKv  # noqa: Y015
+
+@_typing.final
+class TenantStats(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    STORED_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """Empty for the public prefixes."""
+    @_builtins.property
+    def counts(self) -> Global___CacheCounts: ...
+    @_builtins.property
+    def stored(self) -> Global___StoredKv:
+        """Absent while the KV Redis does not answer."""
+
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        counts: Global___CacheCounts | None = ...,
+        stored: Global___StoredKv | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "stored", b"stored"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "stored", b"stored", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TenantStats: _TypeAlias = TenantStats  # noqa: Y015
+
+@_typing.final
+class StatsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """Empty for all."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StatsRequest: _TypeAlias = StatsRequest  # noqa: Y015
+
+@_typing.final
+class StatsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANTS_FIELD_NUMBER: _builtins.int
+    STORED_BYTES_FIELD_NUMBER: _builtins.int
+    BUDGET_BYTES_FIELD_NUMBER: _builtins.int
+    KV_PROBLEM_FIELD_NUMBER: _builtins.int
+    stored_bytes: _builtins.int
+    budget_bytes: _builtins.int
+    kv_problem: _builtins.str
+    """Why pages are not stored now; empty if they are."""
+    @_builtins.property
+    def tenants(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantStats]: ...
+    def __init__(
+        self,
+        *,
+        tenants: _abc.Iterable[Global___TenantStats] | None = ...,
+        stored_bytes: _builtins.int = ...,
+        budget_bytes: _builtins.int = ...,
+        kv_problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget_bytes", b"budget_bytes", "kv_problem", b"kv_problem", "stored_bytes", b"stored_bytes", "tenants", b"tenants"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StatsResponse: _TypeAlias = StatsResponse  # noqa: Y015
+
+@_typing.final
+class TopRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """Empty for all."""
+    limit: _builtins.int
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopRequest: _TypeAlias = TopRequest  # noqa: Y015
+
+@_typing.final
+class SessionHeat(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    HEAT_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    PAGES_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    session_id: _builtins.str
+    heat: _builtins.float
+    """Requests, of which older ones count less and less."""
+    pages: _builtins.int
+    """Pages that the session has stored or used and that are not yet forgotten."""
+    @_builtins.property
+    def counts(self) -> Global___CacheCounts: ...
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        heat: _builtins.float = ...,
+        counts: Global___CacheCounts | None = ...,
+        pages: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "heat", b"heat", "pages", b"pages", "session_id", b"session_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionHeat: _TypeAlias = SessionHeat  # noqa: Y015
+
+@_typing.final
+class TopResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionHeat]: ...
+    def __init__(
+        self,
+        *,
+        sessions: _abc.Iterable[Global___SessionHeat] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sessions", b"sessions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopResponse: _TypeAlias = TopResponse  # noqa: Y015

@@ -65,6 +65,26 @@ class CacheServiceStub:
                 request_serializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ForgetRequest.SerializeToString,
                 response_deserializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ForgetResponse.FromString,
                 _registered_method=True)
+        self.Release = channel.unary_unary(
+                '/stagemesh.api.cache.v1.CacheService/Release',
+                request_serializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ReleaseRequest.SerializeToString,
+                response_deserializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ReleaseResponse.FromString,
+                _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/stagemesh.api.cache.v1.CacheService/Explain',
+                request_serializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ExplainResponse.FromString,
+                _registered_method=True)
+        self.Stats = channel.unary_unary(
+                '/stagemesh.api.cache.v1.CacheService/Stats',
+                request_serializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.StatsRequest.SerializeToString,
+                response_deserializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.StatsResponse.FromString,
+                _registered_method=True)
+        self.Top = channel.unary_unary(
+                '/stagemesh.api.cache.v1.CacheService/Top',
+                request_serializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.TopRequest.SerializeToString,
+                response_deserializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.TopResponse.FromString,
+                _registered_method=True)
 
 
 class CacheServiceServicer:
@@ -79,7 +99,7 @@ class CacheServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Resolve(self, request, context):
-        """A lease for a request without a session.
+        """A lease for a request without a session, or for the first turn of one, whose tokens nobody knew before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,6 +126,34 @@ class CacheServiceServicer:
 
     def Forget(self, request, context):
         """Erases a session, or all sessions of a user.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Release(self, request, context):
+        """What became of a lease: where the KV of a request's prompt came from. Never needed for an answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Explain(self, request, context):
+        """Why a request hit or missed, as long as that is remembered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Stats(self, request, context):
+        """Hit ratios and bytes of all tenants, or of one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Top(self, request, context):
+        """The sessions that are used most.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,6 +191,26 @@ def add_CacheServiceServicer_to_server(servicer, server):
                     servicer.Forget,
                     request_deserializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ForgetRequest.FromString,
                     response_serializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ForgetResponse.SerializeToString,
+            ),
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ReleaseRequest.FromString,
+                    response_serializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ReleaseResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ExplainRequest.FromString,
+                    response_serializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ExplainResponse.SerializeToString,
+            ),
+            'Stats': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stats,
+                    request_deserializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.StatsRequest.FromString,
+                    response_serializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.StatsResponse.SerializeToString,
+            ),
+            'Top': grpc.unary_unary_rpc_method_handler(
+                    servicer.Top,
+                    request_deserializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.TopRequest.FromString,
+                    response_serializer=stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.TopResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -308,6 +376,114 @@ class CacheService:
             '/stagemesh.api.cache.v1.CacheService/Forget',
             stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ForgetRequest.SerializeToString,
             stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ForgetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Release(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stagemesh.api.cache.v1.CacheService/Release',
+            stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ReleaseRequest.SerializeToString,
+            stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ReleaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stagemesh.api.cache.v1.CacheService/Explain',
+            stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ExplainRequest.SerializeToString,
+            stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.ExplainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stats(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stagemesh.api.cache.v1.CacheService/Stats',
+            stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.StatsRequest.SerializeToString,
+            stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.StatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Top(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stagemesh.api.cache.v1.CacheService/Top',
+            stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.TopRequest.SerializeToString,
+            stagemesh_dot_api_dot_cache_dot_v1_dot_cache__pb2.TopResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -19,13 +19,21 @@ class CacheServiceStub:
     OpenSession: _aio.UnaryUnaryMultiCallable[_cache_pb2.OpenSessionRequest, _cache_pb2.OpenSessionResponse]
     """The stored conversation of a session and a lease to reuse its pages."""
     Resolve: _aio.UnaryUnaryMultiCallable[_cache_pb2.ResolveRequest, _cache_pb2.ResolveResponse]
-    """A lease for a request without a session."""
+    """A lease for a request without a session, or for the first turn of one, whose tokens nobody knew before."""
     Commit: _aio.UnaryUnaryMultiCallable[_cache_pb2.CommitRequest, _cache_pb2.CommitResponse]
     """Stores a finished turn; idempotent by request_id."""
     GetSession: _aio.UnaryUnaryMultiCallable[_cache_pb2.GetSessionRequest, _cache_pb2.GetSessionResponse]
     ListSessions: _aio.UnaryUnaryMultiCallable[_cache_pb2.ListSessionsRequest, _cache_pb2.ListSessionsResponse]
     Forget: _aio.UnaryUnaryMultiCallable[_cache_pb2.ForgetRequest, _cache_pb2.ForgetResponse]
     """Erases a session, or all sessions of a user."""
+    Release: _aio.UnaryUnaryMultiCallable[_cache_pb2.ReleaseRequest, _cache_pb2.ReleaseResponse]
+    """What became of a lease: where the KV of a request's prompt came from. Never needed for an answer."""
+    Explain: _aio.UnaryUnaryMultiCallable[_cache_pb2.ExplainRequest, _cache_pb2.ExplainResponse]
+    """Why a request hit or missed, as long as that is remembered."""
+    Stats: _aio.UnaryUnaryMultiCallable[_cache_pb2.StatsRequest, _cache_pb2.StatsResponse]
+    """Hit ratios and bytes of all tenants, or of one."""
+    Top: _aio.UnaryUnaryMultiCallable[_cache_pb2.TopRequest, _cache_pb2.TopResponse]
+    """The sessions that are used most."""
 
 class CacheServiceServicer(metaclass=_abc_1.ABCMeta):
     """Sessions and leases. Tenants are given by the authenticated gateway, never by a client."""
@@ -44,7 +52,7 @@ class CacheServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cache_pb2.ResolveRequest,
         context: _aio.ServicerContext[_cache_pb2.ResolveRequest, _abc.Awaitable[_cache_pb2.ResolveResponse]],
     ) -> _abc.Awaitable[_cache_pb2.ResolveResponse]:
-        """A lease for a request without a session."""
+        """A lease for a request without a session, or for the first turn of one, whose tokens nobody knew before."""
 
     @_abc_1.abstractmethod
     def Commit(
@@ -75,5 +83,37 @@ class CacheServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_cache_pb2.ForgetRequest, _abc.Awaitable[_cache_pb2.ForgetResponse]],
     ) -> _abc.Awaitable[_cache_pb2.ForgetResponse]:
         """Erases a session, or all sessions of a user."""
+
+    @_abc_1.abstractmethod
+    def Release(
+        self,
+        request: _cache_pb2.ReleaseRequest,
+        context: _aio.ServicerContext[_cache_pb2.ReleaseRequest, _abc.Awaitable[_cache_pb2.ReleaseResponse]],
+    ) -> _abc.Awaitable[_cache_pb2.ReleaseResponse]:
+        """What became of a lease: where the KV of a request's prompt came from. Never needed for an answer."""
+
+    @_abc_1.abstractmethod
+    def Explain(
+        self,
+        request: _cache_pb2.ExplainRequest,
+        context: _aio.ServicerContext[_cache_pb2.ExplainRequest, _abc.Awaitable[_cache_pb2.ExplainResponse]],
+    ) -> _abc.Awaitable[_cache_pb2.ExplainResponse]:
+        """Why a request hit or missed, as long as that is remembered."""
+
+    @_abc_1.abstractmethod
+    def Stats(
+        self,
+        request: _cache_pb2.StatsRequest,
+        context: _aio.ServicerContext[_cache_pb2.StatsRequest, _abc.Awaitable[_cache_pb2.StatsResponse]],
+    ) -> _abc.Awaitable[_cache_pb2.StatsResponse]:
+        """Hit ratios and bytes of all tenants, or of one."""
+
+    @_abc_1.abstractmethod
+    def Top(
+        self,
+        request: _cache_pb2.TopRequest,
+        context: _aio.ServicerContext[_cache_pb2.TopRequest, _abc.Awaitable[_cache_pb2.TopResponse]],
+    ) -> _abc.Awaitable[_cache_pb2.TopResponse]:
+        """The sessions that are used most."""
 
 def add_CacheServiceServicer_to_server(servicer: CacheServiceServicer, server: _aio.Server) -> None: ...

@@ -173,6 +173,7 @@ class StageReport(_message.Message):
     FALLBACK_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     LAYER_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
     stage: Global___Stage.ValueType
     status: Global___StageStatus.ValueType
     attempts: _builtins.int
@@ -186,6 +187,8 @@ class StageReport(_message.Message):
     """Stable reason in UPPER_SNAKE_CASE when the status is not OK."""
     layer: _builtins.int
     """The layer where the fault was found; absent outside the engine."""
+    detail: _builtins.str
+    """What was found or chosen, for a reader, e.g. which engine has the session's pages."""
     def __init__(
         self,
         *,
@@ -198,10 +201,11 @@ class StageReport(_message.Message):
         fallback: _builtins.str = ...,
         reason: _builtins.str = ...,
         layer: _builtins.int | None = ...,
+        detail: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "layer", b"layer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "attempts", b"attempts", "duration_us", b"duration_us", "fallback", b"fallback", "generation", b"generation", "instance", b"instance", "layer", b"layer", "reason", b"reason", "stage", b"stage", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "attempts", b"attempts", "detail", b"detail", "duration_us", b"duration_us", "fallback", b"fallback", "generation", b"generation", "instance", b"instance", "layer", b"layer", "reason", b"reason", "stage", b"stage", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__layer: _TypeAlias = _typing.Literal["layer"]  # noqa: Y015
     _WhichOneofArgType__layer: _TypeAlias = _typing.Literal["_layer", b"_layer"]  # noqa: Y015

@@ -1,12 +1,13 @@
 -- Gives a lease, and finds how many leading pages are stored; their worth rises and their life is lengthened.
 -- ARGV: namespace, lease_id, lease_ttl_s, holder (16 bytes, or '' for none), user (likewise), ttl_s, pages of the
 --       public namespace among the digests, public namespace, then the digests in order.
--- Gives {number of leading pages, entries whose value had vanished}.
+-- Gives {number of leading pages, entries whose value had vanished, 1 if the holder had stored the first missing page};
+-- {-1, 0, 0} where nobody has set limits yet.
 local home, lease_id, lease_ttl_s, holder, user = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local ttl_s, num_public, public_space = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
 local FIRST, SLICE = 9, 512
 
-if redis.call('EXISTS', LIMITS) == 0 then return {0, 0} end
+if redis.call('EXISTS', LIMITS) == 0 then return {-1, 0, 0} end
 local tau_s = math.max(1, limit('tau_s'))
 local expires_s = math.floor(now) + ttl_s
 
@@ -83,4 +84,6 @@ if found == num_public then
   found, vanished = found + own, vanished + lost
   if holder ~= '' then keep(home .. 'held:' .. holder, ttl_s + INDEX_SLACK_S) end
 end
-return {found, vanished}
+local missing = ARGV[FIRST + found]
+local had = missing and holder ~= '' and redis.call('SISMEMBER', home .. 'held:' .. holder, missing) or 0
+return {found, vanished, had}
