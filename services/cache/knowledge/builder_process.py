@@ -1,0 +1,42 @@
+"""Runs the builder beside this process and hears how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from services.cache.knowledge.job import REFUSED, Built
+from stagemesh.runtime.errors import Internal, InvalidRequest
+
+
+async def run_builder(folder: Path) -> AsyncIterator[int | Built]:
+    """Documents compared so far, again and again, then the result.
+
+    Raises InvalidRequest for documents that it refuses, Internal when it breaks down. Leaving early ends it.
+    """
+    command = (sys.executable, "-P", "-m", "services.cache.knowledge.builder", str(folder))
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    refusal = ""
+    built: Built | None = None
+    try:
+        async for line in process.stdout:
+            said = json.loads(line)
+            refusal = said.get("refused", refusal)
+            if "built" in said:
+                built = Built(**said["built"])
+            elif "done" in said:
+                yield int(said["done"])
+        code = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if code == REFUSED:
+        raise InvalidRequest("INVALID_DOCUMENT", refusal, field="documents")
+    if code != 0 or built is None:
+        raise Internal("INTERNAL", f"indexing ended with code {code}; the cache service's log has the details")
+    yield built
