@@ -9,7 +9,9 @@ from stagemesh.runtime.mesh_config import MeshConfig
 
 
 async def compose(mesh: MeshConfig, config: CacheConfig) -> CacheService:
-    return CacheService(mesh.ledger_url, config, kv_url=mesh.kv_url, tokenizer=mesh.addresses.tokenizer)
+    return CacheService(
+        mesh.ledger_url, config, kv_url=mesh.kv_url, tokenizer=mesh.addresses.tokenizer, state_dir=mesh.state_dir
+    )
 
 
 def main() -> None:

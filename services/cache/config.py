@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from services.cache.knowledge.config import KnowledgeConfig
 from services.cache.kv_config import KvConfig
 from stagemesh.runtime.config import Section
 
@@ -51,3 +52,5 @@ class CacheConfig(Section):
     """How long it remembers them, and how long counts of a tenant without requests are kept."""
     explain_flush_ms: float = Field(default=250.0, gt=0)
     """What became of requests is written down together, this often."""
+    knowledge: KnowledgeConfig = KnowledgeConfig()
+    """Documents that answers may draw on."""

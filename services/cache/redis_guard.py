@@ -47,10 +47,11 @@ class RedisGuard:
         self._timeout_s = timeout_s
         self._max_calls = max_calls
         self._running: set[asyncio.Task[Any]] = set()
+        self._closed = False
 
     async def call(self, operation: Coroutine[Any, Any, T], budget_s: float) -> T:
         """The operation's result. Raises Unavailable when there is none within `budget_s`."""
-        if len(self._running) >= self._max_calls or not self._breaker.call():
+        if self._closed or len(self._running) >= self._max_calls or not self._breaker.call():
             operation.close()
             raise self._unavailable(self._words.left_alone, "is being left alone after failures, or is overloaded")
         task = asyncio.ensure_future(_within(operation, self._timeout_s))
@@ -72,6 +73,8 @@ class RedisGuard:
         return result
 
     async def close(self) -> None:
+        """End what runs; later calls are refused, so that none opens a connection that nobody closes."""
+        self._closed = True
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import grpc
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from services.cache.config import CacheConfig
+from services.cache.knowledge.part import Knowledge
 from services.cache.kv_erasure import KvErasure
 from services.cache.kv_lookup import KV_WORDS, KvLookup
 from services.cache.kv_upkeep import KvUpkeep
@@ -19,7 +21,7 @@ from services.cache.servicer import CacheServicer
 from services.cache.session_store import SessionStore
 from services.cache.usage_log import UsageLog
 from services.cache.usage_store import UsageStore
-from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc
+from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc, knowledge_pb2, knowledge_pb2_grpc
 from stagemesh.api.tokenizer.v1.tokenizer_pb2_grpc import TokenizerServiceStub
 from stagemesh.runtime import redis_client
 from stagemesh.runtime.breaker import BreakerConfig
@@ -46,10 +48,19 @@ def connect(url: str, config: CacheConfig) -> Redis:
 
 
 class CacheService:
-    service_names: Sequence[str] = (cache_pb2.DESCRIPTOR.services_by_name["CacheService"].full_name,)
+    service_names: Sequence[str] = (
+        cache_pb2.DESCRIPTOR.services_by_name["CacheService"].full_name,
+        knowledge_pb2.DESCRIPTOR.services_by_name["KnowledgeService"].full_name,
+    )
 
     def __init__(
-        self, ledger_url: str, config: CacheConfig, *, kv_url: str = "", tokenizer: Sequence[str] = ()
+        self,
+        ledger_url: str,
+        config: CacheConfig,
+        *,
+        kv_url: str = "",
+        tokenizer: Sequence[str] = (),
+        state_dir: Path | None = None,
     ) -> None:
         """Must be made inside the running event loop. Without `kv_url` no pages are stored beyond the engines."""
         if not kv_url and config.kv.enabled:
@@ -74,9 +85,11 @@ class CacheService:
         reports = Reports(usage, self._guard, directory, self._kv_guard, config, store.root)
         erasure = KvErasure(directory, self._kv_guard, config, store.root)
         self._servicer = CacheServicer(store, self._guard, config, lookup, erasure, self._log, reports, usage)
+        self._knowledge = Knowledge(connect(ledger_url, config), new_guard(config), config, state_dir)
 
     def register(self, server: grpc.aio.Server) -> None:
         cache_pb2_grpc.add_CacheServiceServicer_to_server(self._servicer, server)
+        knowledge_pb2_grpc.add_KnowledgeServiceServicer_to_server(self._knowledge.servicer(), server)
 
     async def start(self) -> None:
         """Ready at once, with or without Redis: each call says by itself whether the store is there."""
@@ -86,11 +99,13 @@ class CacheService:
             log.warning("started without the session store", problem=error.message)
         self._upkeep.start()
         self._log.start()
+        self._knowledge.start()
 
     async def drain(self, grace_s: float) -> None:
         """Nothing to hand over: calls end within their budgets."""
 
     async def close(self) -> None:
+        await self._knowledge.close()
         await self._log.close()
         await self._upkeep.close()
         await self._prefixes.close()

@@ -16,6 +16,7 @@ COMMANDS = {
     "watch": "Follow a running or deferred request.",
     "cancel": "Cancel a request.",
     "model": "Fetch, list and verify models.",
+    "kb": "Knowledge bases that answers may draw on.",
     "tenant": "Create, list and revoke tenants and their keys.",
     "shadow": "Report what the candidate model answered differently.",
     "bench": "Measure how fast this machine serves the model.",

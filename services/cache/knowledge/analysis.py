@@ -16,11 +16,12 @@ ANALYZER = "words-1"
 
 MAX_WORD_CHARS = 64
 _RUN = re.compile("[㐀-䶿一-鿿豈-﫿]+|[^\\W_㐀-䶿一-鿿豈-﫿]+")
-_STOP_WORDS = frozenset(
+_UNTELLING = (
     "a an and are as at be been but by can could did do does for from had has have he her his how i if in into is it "
     "its me my no not of on or our she should so some than that the their them then there these they this those to "
-    "was we were what when where which who why will with would you your please tell give show about".split()
+    "was we were what when where which who why will with would you your please tell give show about"
 )
+_STOP_WORDS = frozenset(_UNTELLING.split())
 
 
 def words(text: str) -> list[str]:

@@ -9,7 +9,9 @@ import json
 import secrets
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
+
+from redis.exceptions import OutOfMemoryError
 
 from services.cache.knowledge.keys import ALL_BASES, BaseKeys
 from services.cache.knowledge.manifest import IndexFile, Manifest, missing, pack, unpack
@@ -32,14 +34,15 @@ class BaseStore:
         self._publish, self._release = script("kb_publish"), script("kb_release")
 
     async def manifest(self, keys: BaseKeys) -> Manifest | None:
-        return unpack(await self._client.hgetall(keys.base()))
+        return unpack(cast("dict[bytes, bytes]", await self._client.hgetall(keys.base())))
 
     async def version(self, keys: BaseKeys) -> int:
         """0 where there is no such base."""
         return int(await self._client.hget(keys.base(), "version") or 0)
 
     async def names(self, tenant_id: str) -> list[str]:
-        return sorted(name.decode() for name in await self._client.smembers(BaseKeys(tenant_id, "").bases()))
+        names = cast("set[bytes]", await self._client.smembers(BaseKeys(tenant_id, "").bases()))
+        return sorted(name.decode() for name in names)
 
     async def lock(self, keys: BaseKeys) -> str:
         """The token of a lock on the base for LOCK_MS. Raises Unavailable while another one holds it."""
@@ -57,11 +60,16 @@ class BaseStore:
         await self._release(keys=[keys.lock()], args=[token, 0])
 
     async def put_part(self, keys: BaseKeys, file: IndexFile, number: int, data: bytes) -> None:
-        await self._client.set(keys.part(file.sha256, number), data, ex=UNPUBLISHED_TTL_S)
+        """Raises Exhausted when Redis has no memory left for it."""
+        try:
+            await self._client.set(keys.part(file.sha256, number), data, ex=UNPUBLISHED_TTL_S)
+        except OutOfMemoryError:
+            raise Exhausted(
+                "KNOWLEDGE_STORE_FULL", "the ledger Redis has no memory left for this; drop a base or give it more"
+            ) from None
 
     async def get_part(self, keys: BaseKeys, file: IndexFile, number: int) -> bytes | None:
-        found: bytes | None = await self._client.get(keys.part(file.sha256, number))
-        return found
+        return cast("bytes | None", await self._client.get(keys.part(file.sha256, number)))
 
     async def publish(
         self,

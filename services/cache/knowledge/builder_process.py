@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from services.cache.knowledge.job import REFUSED, Built
 from stagemesh.runtime.errors import Internal, InvalidRequest
 
 
-async def run_builder(folder: Path) -> AsyncIterator[int | Built]:
+async def run_builder(folder: Path) -> AsyncGenerator[int | Built]:
     """Documents compared so far, again and again, then the result.
 
     Raises InvalidRequest for documents that it refuses, Internal when it breaks down. Leaving early ends it.

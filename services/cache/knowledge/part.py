@@ -13,7 +13,6 @@ from services.cache.knowledge.copies import Copies, Damaged
 from services.cache.knowledge.servicer import KnowledgeServicer
 from services.cache.knowledge.sync import SyncTools
 from services.cache.redis_guard import RedisGuard
-from stagemesh.runtime.breaker import BreakerConfig
 from stagemesh.runtime.errors import StagemeshError
 from stagemesh.runtime.identity import process_identity
 from stagemesh.runtime.redis_client import Redis
@@ -23,14 +22,13 @@ log = get_logger(__name__)
 
 
 class Knowledge:
-    def __init__(self, client: Redis, config: CacheConfig, state_dir: Path | None) -> None:
-        """`client` is this part's own: files on their way must not make sessions wait. It is closed here."""
+    def __init__(self, client: Redis, guard: RedisGuard, config: CacheConfig, state_dir: Path | None) -> None:
+        """`client` and `guard` are this part's own: files on their way must not make sessions wait. They end here."""
         self._client = client
         self._config = config
         self._root = _own_folder(state_dir)
         timeout_s = config.redis_timeout_ms / 1000
-        breaker = BreakerConfig(failure_threshold=config.breaker_failures, open_s=config.breaker_open_ms / 1000)
-        self._guard = RedisGuard(breaker, timeout_s=timeout_s, max_calls=config.max_redis_calls)
+        self._guard = guard
         self._store = BaseStore(client)
         max_open = config.knowledge.max_open_bases
         self._copies = Copies(self._root, self._store, self._guard, part_budget_s=timeout_s, max_open=max_open)

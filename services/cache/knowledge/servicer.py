@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from services.cache.config import CacheConfig
-from services.cache.knowledge.copies import Copies, Copy, Damaged, loading
+from services.cache.knowledge.copies import Copy, Damaged, loading
 from services.cache.knowledge.keys import BaseKeys
 from services.cache.knowledge.manifest import Manifest
 from services.cache.knowledge.searching import Found
@@ -39,7 +39,7 @@ class KnowledgeServicer(knowledge_pb2_grpc.KnowledgeServiceServicer):
 
     async def Sync(
         self, request_iterator: AsyncIterator[knowledge_pb2.SyncRequest], context: Context
-    ) -> AsyncIterator[knowledge_pb2.SyncResponse]:
+    ) -> AsyncGenerator[knowledge_pb2.SyncResponse]:
         first = await anext(request_iterator, None)
         if first is None or first.WhichOneof("kind") != "begin":
             raise InvalidRequest("INVALID_SYNC", "a sync begins with `begin`", field="kind")
@@ -51,18 +51,14 @@ class KnowledgeServicer(knowledge_pb2_grpc.KnowledgeServiceServicer):
                     log.info("knowledge synced", knowledge=keys.name, documents=response.report.documents)
                 yield response
 
-    async def Search(
-        self, request: knowledge_pb2.SearchRequest, context: Context
-    ) -> knowledge_pb2.SearchResponse:
+    async def Search(self, request: knowledge_pb2.SearchRequest, context: Context) -> knowledge_pb2.SearchResponse:
         keys = self._keys(request.tenant_id, request.knowledge)
         number = min(request.max_passages or DEFAULT_PASSAGES, MAX_PASSAGES)
         copy = await self._copy(keys)
         found = await asyncio.to_thread(
             copy.searcher.search, request.query, number, self._config.knowledge.min_coverage
         )
-        return knowledge_pb2.SearchResponse(
-            passages=[_passage(one) for one in found], version=copy.manifest.version
-        )
+        return knowledge_pb2.SearchResponse(passages=[_passage(one) for one in found], version=copy.manifest.version)
 
     async def ListBases(
         self, request: knowledge_pb2.ListBasesRequest, context: Context

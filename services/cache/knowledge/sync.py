@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,7 @@ class Sync:
         self._delete_missing = begin.delete_missing
         self._given = _shards(begin)
 
-    async def run(self, requests: Requests) -> AsyncIterator[knowledge_pb2.SyncResponse]:
+    async def run(self, requests: Requests) -> AsyncGenerator[knowledge_pb2.SyncResponse]:
         """Raises StagemeshError; until the last step the base stays as it was."""
         tools, keys = self._tools, self._keys
         token = await tools.guard.call(tools.store.lock(keys), tools.redis_budget_s)
@@ -65,7 +65,7 @@ class Sync:
             with suppress(StagemeshError):  # it ends by itself after LOCK_MS
                 await tools.guard.call(tools.store.unlock(keys, token), tools.redis_budget_s)
 
-    async def _run(self, requests: Requests, token: str, work: Path) -> AsyncIterator[knowledge_pb2.SyncResponse]:
+    async def _run(self, requests: Requests, token: str, work: Path) -> AsyncGenerator[knowledge_pb2.SyncResponse]:
         before, copy = await self._before()
         (work / job.INDEX).mkdir()
         marks: dict[int, job.Mark] = {}

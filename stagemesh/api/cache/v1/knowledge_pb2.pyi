@@ -364,7 +364,6 @@ class ListBasesRequest(_message.Message):
 
     TENANT_ID_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
-    """Empty for all tenants."""
     def __init__(
         self,
         *,

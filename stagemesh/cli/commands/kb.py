@@ -1,0 +1,153 @@
+"""`stagemesh kb`"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stagemesh.cli.mesh_access import state_option
+from stagemesh.cli.settings_option import config_option
+
+if TYPE_CHECKING:
+    from stagemesh.cli.client.knowledge import Stub
+
+T = TypeVar("T")
+
+EPILOG = """\b
+Examples:
+  stagemesh kb sync handbook/ --tenant dev --name handbook
+  stagemesh kb sync faq.jsonl --tenant dev --delete-missing      the base `faq`, exactly as in the file
+  stagemesh kb search "how do I get an invoice?" --tenant dev --name handbook
+  stagemesh generate --prompt "How do I get an invoice?" --knowledge handbook
+  stagemesh kb drop --tenant dev --name faq"""
+
+tenant_option = click.option("--tenant", "tenant_id", required=True, help="The tenant that the base belongs to.")
+name_option = click.option("--name", required=True, help="The knowledge base.")
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+
+
+@click.group("kb", epilog=EPILOG)
+def command() -> None:
+    """Knowledge bases: documents that answers may draw on, per tenant."""
+
+
+@command.command("sync", short_help="Bring a base to the state of a folder or file.")
+@click.argument("source", type=click.Path(path_type=Path, exists=True))
+@tenant_option
+@click.option("--name", default="", help="The knowledge base. [default: the source's name]")
+@click.option("--delete-missing", is_flag=True, help="Remove documents that the source does not have.")
+@json_option
+@state_option
+@config_option
+def sync(
+    source: Path,
+    tenant_id: str,
+    name: str,
+    delete_missing: bool,
+    as_json: bool,
+    state: Path | None,
+    config: Path | None,
+) -> None:
+    """Bring a knowledge base to the state of SOURCE: a folder of .md and .txt files, or a file of JSON lines.
+
+    A line is {"id": "…", "text": "…", "title": "…"}, the title optional. Only documents that changed are indexed; the
+    base is searched as it was until all of them are.
+    """
+    from stagemesh.api.cache.v1 import knowledge_pb2
+    from stagemesh.cli import console
+    from stagemesh.cli.client.documents import read_source
+    from stagemesh.cli.client.knowledge import run_sync
+    from stagemesh.cli.kb_view import report_json, report_lines, showing_progress
+
+    started_s = time.monotonic()
+    documents = read_source(source)
+    begin = knowledge_pb2.SyncBegin(
+        tenant_id=tenant_id, knowledge=name or source.stem.lower(), delete_missing=delete_missing
+    )
+    with showing_progress() as on_progress:
+        report = run_sync(state, config, begin, documents, on_progress)
+    seconds = time.monotonic() - started_s
+    if as_json:
+        console.print_json({"knowledge": begin.knowledge, **report_json(report), "seconds": round(seconds, 3)})
+    else:
+        click.echo("\n".join(report_lines(begin.knowledge, report, seconds)))
+
+
+@command.command("list")
+@tenant_option
+@json_option
+@state_option
+@config_option
+def list_(tenant_id: str, as_json: bool, state: Path | None, config: Path | None) -> None:
+    """The tenant's knowledge bases."""
+    from stagemesh.api.cache.v1 import knowledge_pb2
+    from stagemesh.cli import console
+    from stagemesh.cli.kb_view import base_json, base_line
+
+    request = knowledge_pb2.ListBasesRequest(tenant_id=tenant_id)
+    found = _call(state, config, lambda stub, options: stub.ListBases(request, **options))
+    if as_json:
+        console.print_json([base_json(base) for base in found.bases])
+        return
+    for base in found.bases:
+        click.echo(base_line(base))
+
+
+@command.command("search", short_help="The passages that a question would get.")
+@click.argument("query")
+@tenant_option
+@name_option
+@click.option("--max-passages", type=click.IntRange(1, 32), default=4, show_default=True)
+@json_option
+@state_option
+@config_option
+def search(
+    query: str,
+    tenant_id: str,
+    name: str,
+    max_passages: int,
+    as_json: bool,
+    state: Path | None,
+    config: Path | None,
+) -> None:
+    """The passages that QUERY finds, best first."""
+    from stagemesh.api.cache.v1 import knowledge_pb2
+    from stagemesh.cli import console
+    from stagemesh.cli.kb_view import passage_json, passage_lines
+
+    request = knowledge_pb2.SearchRequest(tenant_id=tenant_id, knowledge=name, query=query, max_passages=max_passages)
+    found = _call(state, config, lambda stub, options: stub.Search(request, **options))
+    if as_json:
+        console.print_json([passage_json(passage) for passage in found.passages])
+        return
+    for passage in found.passages:
+        click.echo("\n".join(passage_lines(passage)))
+
+
+@command.command("drop")
+@tenant_option
+@name_option
+@state_option
+@config_option
+def drop(tenant_id: str, name: str, state: Path | None, config: Path | None) -> None:
+    """Erase a knowledge base with all its documents."""
+    from stagemesh.api.cache.v1 import knowledge_pb2
+
+    request = knowledge_pb2.DropBaseRequest(tenant_id=tenant_id, knowledge=name)
+    dropped = _call(state, config, lambda stub, options: stub.DropBase(request, **options))
+    click.echo(f"{name} is dropped with {dropped.documents} documents.")
+
+
+def _call(state: Path | None, config: Path | None, method: Callable[[Stub, dict[str, Any]], Awaitable[T]]) -> T:
+    from stagemesh.cli.client.knowledge import TIMEOUT_S, knowledge_service
+
+    async def call() -> T:
+        async with knowledge_service(state, config) as (stub, metadata):
+            return await method(stub, {"timeout": TIMEOUT_S, "metadata": metadata})
+
+    return asyncio.run(call())
