@@ -1,7 +1,8 @@
-"""The embedded Redis: a Valkey server with an append-only file, on loopback, behind a random password.
+"""The embedded Redis servers: Valkey on loopback, behind a random password.
 
 `command()` is what the supervisor runs. It starts this module, which takes the data folder, checks the files and the
-disk, and then becomes the server by exec; so the process that is supervised is the server itself.
+disk, and then becomes the server by exec; so the process that is supervised is the server itself. There are two kinds:
+the ledger, whose append-only file loses nothing, and the store of KV pages, which saves itself when it is told to stop.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+from enum import StrEnum
 from pathlib import Path
 
 from stagemesh.embedded.child import EX_TEMPFAIL, end_with_parent, fail, lock_folder
@@ -21,6 +23,10 @@ MIN_FREE_BYTES = 64 * 1024 * 1024
 DEFAULT_MAX_MEMORY_MB = 1024
 CHECK_TIMEOUT_S = 300
 AOF_PATTERN = "appendonlydir/*.incr.aof"
+
+SNAPSHOT = "dump.rdb"
+LOADED = "loaded"
+"""Names the snapshot that the last start found, so that one is never loaded twice."""
 
 _CONFIG = """\
 bind 127.0.0.1
@@ -32,24 +38,40 @@ daemonize no
 logfile ""
 maxmemory {max_memory_mb}mb
 maxmemory-policy noeviction
+tcp-keepalive 60
+save ""
+"""
+_APPEND_ONLY = """\
 appendonly yes
 appendfsync {fsync}
 aof-load-truncated yes
 auto-aof-rewrite-percentage 100
 auto-aof-rewrite-min-size 16mb
-save ""
-tcp-keepalive 60
 """
+_SNAPSHOT_AT_END = """\
+appendonly no
+rdbcompression no
+dbfilename dump.rdb
+shutdown-on-sigterm save force
+"""
+"""Values are compressed where that pays; a disk that is full must not keep the server from ending."""
 
 
-def data_folder(state_dir: Path) -> Path:
+class Kind(StrEnum):
+    """Which of the two servers; its value is the name of its process and of its folder."""
+
+    LEDGER = "valkey"
+    KV = "valkey-kv"
+
+
+def data_folder(state_dir: Path, kind: Kind = Kind.LEDGER) -> Path:
     """Where the server keeps its files."""
-    return state_dir / "valkey"
+    return state_dir / kind.value
 
 
-def load_password(state_dir: Path) -> str:
+def load_password(state_dir: Path, kind: Kind = Kind.LEDGER) -> str:
     """The password of this state's server; drawn and stored (mode 0600) on first use."""
-    path = data_folder(state_dir) / "password"
+    path = data_folder(state_dir, kind) / "password"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
         _write_private(path, secrets.token_urlsafe(32))
@@ -61,6 +83,7 @@ def command(
     port: int,
     password: str,
     *,
+    kind: Kind = Kind.LEDGER,
     fsync: str = "always",
     max_memory_mb: int = DEFAULT_MAX_MEMORY_MB,
 ) -> list[str]:
@@ -69,9 +92,10 @@ def command(
     It exits with a sentence on stderr: 78 when a restart cannot help (damaged file, no server installed), 75 when
     it may (no disk space, folder still in use).
     """
-    folder = data_folder(state_dir).absolute()
+    folder = data_folder(state_dir, kind).absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    config = _CONFIG.format(port=port, password=password, folder=folder, fsync=fsync, max_memory_mb=max_memory_mb)
+    persistence = _APPEND_ONLY.format(fsync=fsync) if kind is Kind.LEDGER else _SNAPSHOT_AT_END
+    config = _CONFIG.format(port=port, password=password, folder=folder, max_memory_mb=max_memory_mb) + persistence
     _write_private(folder / "valkey.conf", config)
     return [sys.executable, "-P", "-m", "stagemesh.embedded.valkey", str(folder)]
 
@@ -121,6 +145,36 @@ def repair(folder: Path, binary: Path) -> None:
             _check_aof(binary, "--fix", str(path))
 
 
+def take_snapshot(folder: Path, binary: Path) -> None:
+    """Have the next server load the snapshot, if the last one saved it at its end and it is whole.
+
+    One that was loaded before is of an earlier run, which then ended without saving: what was erased since lies in it.
+    """
+    snapshot, loaded = folder / SNAPSHOT, folder / LOADED
+    for unfinished in folder.glob("temp-*.rdb"):
+        unfinished.unlink()
+    if not snapshot.exists():
+        return
+    found = snapshot.stat()
+    identity = f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
+    if loaded.exists() and loaded.read_text(encoding="ascii") == identity:
+        snapshot.unlink()
+        return
+    checked = subprocess.run(
+        [binary.name.replace("-server", "-check-rdb"), str(snapshot)],
+        executable=str(binary),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=CHECK_TIMEOUT_S,
+        check=False,
+    )
+    if checked.returncode != 0:
+        print(f"stagemesh: {snapshot} is damaged and was deleted; it held only what can be computed", file=sys.stderr)  # noqa: T201  a process of its own
+        snapshot.unlink()
+        return
+    _write_private(loaded, identity)
+
+
 def _check_aof(binary: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # The server's binary is the checker when it is called by the checker's name.
     return subprocess.run(
@@ -150,6 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
     end_with_parent(parent_pid)
     check_disk(folder)
     check_append_only_files(folder, binary)
+    take_snapshot(folder, binary)
     os.execv(binary, ["valkey-server", str(folder / "valkey.conf")])
 
 

@@ -91,7 +91,7 @@ class MeshConfig(Section):
     ledger_url: str = ""
     """Redis with append-only file and no eviction: ledger, outbox, sessions, tenants."""
     kv_url: str = ""
-    """Redis with bounded memory, for KV pages and warm sets; nothing is kept there yet."""
+    """Redis (7 or later, one server) with bounded memory and no eviction of its own, for KV pages."""
     kafka_bootstrap: str = ""
     """`host:port[,host:port]` of a Kafka-protocol broker."""
     kafka_topic_prefix: str = ""

@@ -1,4 +1,4 @@
-"""Leases that speak of stored KV pages, over real sockets and real Valkey servers: what a tenant finds, and no other."""
+"""Leases that speak of stored KV pages, over real sockets and real Valkey servers: who finds what, and who does not."""
 
 from __future__ import annotations
 

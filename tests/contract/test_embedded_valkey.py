@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,8 +26,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(state_dir: Path, port: int, password: str) -> Iterator[tuple[subprocess.Popen[bytes], redis.Redis]]:
-    process = subprocess.Popen(valkey.command(state_dir, port, password), stdout=subprocess.DEVNULL)
+def running(
+    state_dir: Path, port: int, password: str, kind: valkey.Kind = valkey.Kind.LEDGER
+) -> Iterator[tuple[subprocess.Popen[bytes], redis.Redis]]:
+    process = subprocess.Popen(valkey.command(state_dir, port, password, kind=kind), stdout=subprocess.DEVNULL)
     client = redis.Redis.from_url(valkey.url(port, password), socket_timeout=2)
     try:
         deadline = time.monotonic() + 10
@@ -134,3 +137,63 @@ def test_a_full_disk_is_said_before_the_start(
         valkey.check_disk(tmp_path)
     assert ended.value.code == 75
     assert "free some space" in capsys.readouterr().err
+
+
+@contextmanager
+def kv_store(state_dir: Path) -> Iterator[tuple[subprocess.Popen[bytes], redis.Redis]]:
+    with running(state_dir, free_port(), "secret", valkey.Kind.KV) as server:
+        yield server
+
+
+def end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    process.send_signal(number)
+    process.wait(timeout=20)
+
+
+def test_the_store_of_pages_evicts_nothing_by_itself_and_writes_nothing_while_it_runs(tmp_path: Path) -> None:
+    with kv_store(tmp_path) as (_, client):
+        wanted = {"maxmemory-policy": "noeviction", "appendonly": "no", "save": "", "bind": "127.0.0.1"}
+        assert {key: client.config_get(key)[key] for key in wanted} == wanted
+
+
+def test_pages_outlive_a_stop_with_their_time_to_live(tmp_path: Path) -> None:
+    with kv_store(tmp_path) as (process, client):
+        client.set("page", b"\xff" * 1000, ex=1000)
+        end(process, signal.SIGTERM)
+    for _ in range(2):  # a stop saves again what the start before has loaded
+        with kv_store(tmp_path) as (process, client):
+            assert client.get("page") == b"\xff" * 1000
+            assert 900 < client.ttl("page") <= 1000
+            end(process, signal.SIGTERM)
+
+
+def test_what_was_erased_does_not_come_back_after_a_kill(tmp_path: Path) -> None:
+    with kv_store(tmp_path) as (process, client):
+        client.set("page", "of a session")
+        end(process, signal.SIGTERM)
+    with kv_store(tmp_path) as (process, client):
+        client.delete("page")
+        end(process, signal.SIGKILL)
+    with kv_store(tmp_path) as (_, client):
+        assert client.dbsize() == 0
+
+
+def test_a_damaged_snapshot_is_dropped_and_so_is_one_that_was_not_finished(tmp_path: Path) -> None:
+    with kv_store(tmp_path) as (process, client):
+        client.set("page", b"\xff" * 1000)
+        end(process, signal.SIGTERM)
+    folder = valkey.data_folder(tmp_path, valkey.Kind.KV)
+    snapshot = folder / valkey.SNAPSHOT
+    content = bytearray(snapshot.read_bytes())
+    content[len(content) // 2] ^= 1
+    snapshot.write_bytes(content)
+    (folder / "temp-1.rdb").write_bytes(b"half")
+    with kv_store(tmp_path) as (_, client):
+        assert client.dbsize() == 0
+    assert not (folder / "temp-1.rdb").exists()
+
+
+def test_the_two_servers_of_a_mesh_have_their_own_folders_and_passwords(tmp_path: Path) -> None:
+    passwords = {valkey.load_password(tmp_path, kind) for kind in valkey.Kind}
+    assert len(passwords) == 2
+    assert valkey.data_folder(tmp_path, valkey.Kind.KV) != valkey.data_folder(tmp_path)

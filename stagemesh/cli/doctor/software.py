@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stagemesh.cli.doctor.finding import Finding, fail, ok
-from stagemesh.cli.supervisor.servers import KAFKA, VALKEY, needed_servers
+from stagemesh.cli.supervisor.servers import KAFKA, VALKEY, VALKEY_KV, needed_servers
 from stagemesh.models.store import list_models
 from stagemesh.models.verify import verify
 from stagemesh.runtime.config import ConfigError
@@ -38,7 +38,7 @@ def check_embedded(mesh: MeshConfig) -> list[Finding]:
     """The embedded servers that this configuration needs can be started."""
     needed = needed_servers(mesh)
     return [
-        *([_check_valkey()] if VALKEY in needed else []),
+        *([_check_valkey()] if {VALKEY, VALKEY_KV} & {*needed} else []),
         *([_check_kafka()] if KAFKA in needed else []),
     ]
 

@@ -37,13 +37,14 @@ def run_mesh(options: UpOptions) -> None:
         end_leftovers(remembered, LEFTOVER_GRACE_S)
         check_public_ports(settings)
         ports = assign_ports(port_names(settings.mesh), remembered.ports)
-        servers = plan_servers(settings.mesh, settings.state, ports)
+        servers = plan_servers(settings.mesh, settings.state, ports, kv_budget_mb=settings.kv_budget_mb)
         record = MeshRecord(
             token=remembered.token,
             ports={**remembered.ports, **ports},
             grpc_address=settings.grpc_address,
             http_address=settings.http_address,
             ledger_url=servers.ledger_url,
+            kv_url=servers.kv_url,
             default_model=settings.mesh.default_model,
             config=str(settings.config_path or ""),
         )

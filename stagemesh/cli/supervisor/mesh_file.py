@@ -60,6 +60,7 @@ class MeshRecord(BaseModel):
     grpc_address: str = ""
     http_address: str = ""
     ledger_url: str = ""
+    kv_url: str = ""
     default_model: str = ""
     config: str = ""
     processes: tuple[ProcessRecord, ...] = ()

@@ -6,6 +6,7 @@ import importlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,7 +14,7 @@ from stagemesh.cli.supervisor.options import UpOptions
 from stagemesh.cli.supervisor.ports import split_address
 from stagemesh.cli.supervisor.settings import SupervisorConfig
 from stagemesh.cli.supervisor.state_dir import StateDir, locate_state
-from stagemesh.runtime.config import ConfigError, Section, Source, read_source
+from stagemesh.runtime.config import ConfigError, Source, read_source
 from stagemesh.runtime.mesh_config import MeshConfig
 
 SERVICES = ("tokenizer", "engine", "cache", "validator", "corrector", "differ", "worker", "gateway")
@@ -36,6 +37,8 @@ class MeshSettings:
     state: StateDir
     grpc_address: str
     http_address: str
+    kv_budget_mb: int = 0
+    """Of stored KV pages, `cache.kv.total_mb`."""
 
 
 def read_settings(options: UpOptions) -> MeshSettings:
@@ -55,6 +58,7 @@ def read_settings(options: UpOptions) -> MeshSettings:
         state=locate_state(options.state, mesh.state_dir),
         grpc_address=_with_port(public.listen or mesh.addresses.gateway, options.grpc_port, "gateway.listen"),
         http_address=_with_port(public.http_listen, options.http_port, "gateway.http_listen"),
+        kv_budget_mb=source.section("cache", _section_model("cache")).kv.total_mb,
     )
 
 
@@ -67,14 +71,17 @@ def _config_path(given: Path | None) -> Path | None:
 def _check_sections(source: Source) -> None:
     """Read each service's section with the service's own model: a bad key is told before anything starts."""
     for name in SERVICES:
-        model: type[Section] = getattr(importlib.import_module(f"services.{name}.config"), f"{name.capitalize()}Config")
-        source.section(name, model)
+        source.section(name, _section_model(name))
+
+
+def _section_model(name: str) -> Any:
+    """The configuration model of a service."""
+    return getattr(importlib.import_module(f"services.{name}.config"), f"{name.capitalize()}Config")
 
 
 def _check_candidate(source: Source, mesh: MeshConfig) -> None:
     """The candidate's settings are keys of the `engine` section."""
-    model: type[Section] = importlib.import_module("services.engine.config").EngineConfig
-    source.check(("shadow", "candidate_settings"), mesh.shadow.candidate_settings, model)
+    source.check(("shadow", "candidate_settings"), mesh.shadow.candidate_settings, _section_model("engine"))
 
 
 def _with_port(address: str, port: int | None, key: str) -> str:

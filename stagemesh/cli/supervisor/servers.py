@@ -15,8 +15,10 @@ from stagemesh.cli.supervisor.state_dir import StateDir
 from stagemesh.embedded import kafka, valkey
 from stagemesh.runtime.mesh_config import MeshConfig
 
-VALKEY, KAFKA = "valkey", "kafka"
-"""Names of the two as processes."""
+VALKEY, VALKEY_KV, KAFKA = valkey.Kind.LEDGER.value, valkey.Kind.KV.value, "kafka"
+"""Names of the three as processes: the ledger, the store of KV pages, the broker."""
+KV_SLACK, KV_BASE_MB = 1.25, 64
+"""Memory of the store beyond its budget: values that are being written, the allocator's gaps, the indexes."""
 
 
 @dataclass(frozen=True)
@@ -70,29 +72,29 @@ class Servers:
 
 def needed_servers(mesh: MeshConfig) -> list[str]:
     """Names of the embedded servers that this configuration needs."""
-    redis = [] if mesh.ledger_url and mesh.kv_url else [VALKEY]
-    return [*redis, *([] if mesh.kafka_bootstrap else [KAFKA])]
+    given = {VALKEY: mesh.ledger_url, VALKEY_KV: mesh.kv_url, KAFKA: mesh.kafka_bootstrap}
+    return [name for name, url in given.items() if not url]
 
 
-def plan_servers(mesh: MeshConfig, state: StateDir, ports: Mapping[str, int]) -> Servers:
+def plan_servers(mesh: MeshConfig, state: StateDir, ports: Mapping[str, int], *, kv_budget_mb: int) -> Servers:
     """The servers of a mesh, with an embedded one for each that is not configured; writes its files into the state."""
     needed = needed_servers(mesh)
     specs: list[ProcessSpec] = []
-    redis_url, bootstrap = "", mesh.kafka_bootstrap
-    if VALKEY in needed:
-        password = valkey.load_password(state.path)
-        redis_url = valkey.url(ports[VALKEY], password)
-        command = valkey.command(state.path, ports[VALKEY], password)
-        specs.append(_server(VALKEY, command, ports, RedisProbe(redis_url)))
+    urls = {VALKEY: mesh.ledger_url, VALKEY_KV: mesh.kv_url}
+    bootstrap = mesh.kafka_bootstrap
+    for kind, memory_mb in (
+        (valkey.Kind.LEDGER, valkey.DEFAULT_MAX_MEMORY_MB),
+        (valkey.Kind.KV, KV_BASE_MB + round(kv_budget_mb * KV_SLACK)),
+    ):
+        if kind.value in needed:
+            password, port = valkey.load_password(state.path, kind), ports[kind.value]
+            urls[kind.value] = valkey.url(port, password)
+            command = valkey.command(state.path, port, password, kind=kind, max_memory_mb=memory_mb)
+            specs.append(_server(kind.value, command, ports, RedisProbe(urls[kind.value])))
     if KAFKA in needed:
         bootstrap = kafka.bootstrap(ports[KAFKA])
         specs.append(_server(KAFKA, kafka.command(ports[KAFKA]), ports, TcpProbe(ports[KAFKA])))
-    return Servers(
-        ledger_url=mesh.ledger_url or redis_url,
-        kv_url=mesh.kv_url or redis_url,
-        kafka_bootstrap=bootstrap,
-        specs=tuple(specs),
-    )
+    return Servers(ledger_url=urls[VALKEY], kv_url=urls[VALKEY_KV], kafka_bootstrap=bootstrap, specs=tuple(specs))
 
 
 def _server(name: str, command: list[str], ports: Mapping[str, int], probe: RedisProbe | TcpProbe) -> ProcessSpec:

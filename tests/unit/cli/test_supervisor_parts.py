@@ -93,9 +93,10 @@ def test_differ_and_candidate_run_only_with_a_candidate() -> None:
 
 
 def test_configured_servers_are_used_and_missing_ones_are_embedded() -> None:
-    assert port_names(MeshConfig())[:2] == ["valkey", "kafka"]
-    assert "valkey" not in port_names(mesh_of(redis_url="redis://r:6379"))
-    assert "valkey" in port_names(mesh_of(kv_url="redis://r:6379"))
+    assert port_names(MeshConfig())[:3] == ["valkey", "valkey-kv", "kafka"]
+    assert {"valkey", "valkey-kv"}.isdisjoint(port_names(mesh_of(redis_url="redis://r:6379")))
+    assert port_names(mesh_of(kv_url="redis://r:6379"))[:2] == ["valkey", "kafka"]
+    assert port_names(mesh_of(ledger_url="redis://r:6379"))[:2] == ["valkey-kv", "kafka"]
     assert "kafka" not in port_names(mesh_of(kafka_bootstrap="k:9092"))
 
 
@@ -106,7 +107,7 @@ def planned(tmp_path: Path, yaml_text: str, monkeypatch: pytest.MonkeyPatch) -> 
     settings = read_settings(UpOptions(config=config, state=tmp_path / "state", engines=2, grpc_port=50999))
     settings.state.create()
     ports = {name: 21_000 + index for index, name in enumerate(port_names(settings.mesh))}
-    specs = plan(settings, plan_servers(settings.mesh, settings.state, ports), ports, "mesh-token")
+    specs = plan(settings, plan_servers(settings.mesh, settings.state, ports, kv_budget_mb=100), ports, "mesh-token")
     return {spec.name: spec for spec in specs}
 
 
@@ -119,6 +120,7 @@ def test_every_process_is_told_where_the_others_are(tmp_path: Path, monkeypatch:
         assert environment["STAGEMESH_ADDRESSES__GATEWAY"] == "127.0.0.1:50999"
         assert environment["STAGEMESH_MESH_TOKEN"] == "mesh-token"
         assert environment["STAGEMESH_LEDGER_URL"].endswith(f"@{specs['valkey'].address}/0")
+        assert environment["STAGEMESH_KV_URL"].endswith(f"@{specs['valkey-kv'].address}/0")
         assert environment["STAGEMESH_KAFKA_BOOTSTRAP"] == specs["kafka"].address
         assert environment["STAGEMESH_CONFIG"] == str(tmp_path / "stagemesh.yaml")
         assert environment["STAGEMESH_INSTANCE"] == name

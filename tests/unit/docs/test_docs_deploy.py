@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from services.cache.kv_config import KvConfig
 from stagemesh.cli.supervisor.mesh_settings import SERVICES, read_settings
 from stagemesh.cli.supervisor.options import UpOptions
 from stagemesh.cli.supervisor.plan import HEALTH_NAMES
+from stagemesh.cli.supervisor.servers import KV_BASE_MB, KV_SLACK
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -80,12 +82,30 @@ def test_everything_has_a_memory_limit_a_log_limit_and_a_restart_policy(compose:
             assert service["healthcheck"]["test"], name
 
 
-def test_the_ledger_is_durable_and_the_kv_redis_evicts(compose: dict[str, Any]) -> None:
-    ledger, kv = (" ".join(compose["services"][name]["command"]) for name in ("ledger", "kv"))
+def test_the_ledger_is_durable_and_the_kv_redis_is_bounded(compose: dict[str, Any]) -> None:
+    ledger, kv = " ".join(compose["services"]["ledger"]["command"]), compose["services"]["kv"]["entrypoint"][-1]
     assert "--appendonly yes" in ledger
-    assert "noeviction" in ledger
-    assert "allkeys-lfu" in kv
-    assert "--maxmemory 1gb" in kv
+    for command in (ledger, kv):
+        assert "noeviction" in command
+    memory_mb = int(re.search(r"--maxmemory (\d+)mb", kv)[1])  # type: ignore[index]  # absent is a failure as well
+    assert memory_mb == KV_BASE_MB + round(KvConfig().total_mb * KV_SLACK)
+    assert memory_mb << 20 < int(compose["services"]["kv"]["deploy"]["resources"]["limits"]["memory"])
+
+
+def test_the_kv_redis_loads_no_snapshot_from_before_a_crash(compose: dict[str, Any], tmp_path: Path) -> None:
+    begin, _, _ = compose["services"]["kv"]["entrypoint"][-1].partition("exec ")
+    snapshot, loaded = tmp_path / "dump.rdb", tmp_path / "loaded"
+
+    def start() -> bool:
+        subprocess.run(["sh", "-c", begin], cwd=tmp_path, check=True, timeout=20)
+        return snapshot.exists()
+
+    assert not start()
+    snapshot.touch()
+    os.utime(loaded, (1, 1))
+    assert start()  # saved since the last start
+    os.utime(snapshot, (2, 2))
+    assert not start()
 
 
 def stages() -> dict[str, str]:
