@@ -1,0 +1,78 @@
+"""Block hit ratios on a recorded hour of conversations: our eviction policy against LRU, LFU, S3-FIFO and the optimum.
+
+python benchmarks/cache_trace.py [--json] [--requests 1500] [--trace FILE]
+
+The budgets are 10 % and 25 % of the trace's distinct bytes; every block is of one size. `optimal` knows the future
+(Belady, with bypass) and `ours` does not: it starts from the stated prior weights and learns from what it has replayed.
+`--requests` replays the beginning only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.trace_ours import ours
+from benchmarks.trace_policies import POLICIES
+from benchmarks.trace_requests import DEFAULT_TRACE, TraceRequest, num_distinct, read_trace
+
+BUDGETS_PERCENT = (10, 25)
+
+
+def hit_ratios(requests: Sequence[TraceRequest], capacity: int) -> dict[str, float]:
+    """Share of all block uses that found their block, by policy."""
+    blocks = [block for request in requests for block in request.blocks]
+    ratios = {"ours": ours(requests, capacity) / len(blocks)}
+    progress("ours", ratios["ours"])
+    for name, policy in POLICIES.items():
+        ratios[name] = policy(blocks, capacity) / len(blocks)
+        progress(name, ratios[name])
+    return {name: round(ratio, 4) for name, ratio in ratios.items()}
+
+
+def progress(name: str, ratio: float) -> None:
+    print(f"  {name:8} {ratio:.4f}", file=sys.stderr, flush=True)
+
+
+def gap_closed(ratios: dict[str, float]) -> float:
+    """How much of the way from the best of the known policies to the optimum ours has come; 1 is all."""
+    best = max(ratios[name] for name in ("lru", "lfu", "s3fifo"))
+    return (ratios["ours"] - best) / (ratios["optimal"] - best) if ratios["optimal"] > best else 1.0
+
+
+def report(requests: Sequence[TraceRequest]) -> dict[str, object]:
+    distinct, budgets, closed = num_distinct(requests), {}, {}
+    for percent in BUDGETS_PERCENT:
+        capacity = distinct * percent // 100
+        print(f"{percent} %: {capacity} of {distinct} blocks", file=sys.stderr, flush=True)
+        budgets[str(percent)] = hit_ratios(requests, capacity)
+        closed[str(percent)] = round(gap_closed(budgets[str(percent)]), 3)
+    uses = sum(len(request.blocks) for request in requests)
+    return {
+        "requests": len(requests),
+        "block_uses": uses,
+        "distinct_blocks": distinct,
+        "gap_closed": closed,
+        "budgets": budgets,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--trace", type=Path, default=DEFAULT_TRACE)
+    parser.add_argument("--requests", type=int, help="replay only so many")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    options = parser.parse_args()
+    start = time.monotonic()
+    result = report(read_trace(options.trace, options.requests))
+    print(f"{time.monotonic() - start:.0f} s", file=sys.stderr)
+    if options.json:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

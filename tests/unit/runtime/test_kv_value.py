@@ -1,0 +1,157 @@
+"""What a stored page is worth, and who is expected back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stagemesh.runtime.kv_value import (
+    Gaps,
+    LearnerLimits,
+    Region,
+    ReturnLearner,
+    Visit,
+    features,
+    horizon_s,
+    recompute_factor,
+    touched,
+)
+from stagemesh.runtime.kv_value.visit import PRIOR
+
+CHANCES = st.floats(0.0, 1.0)
+SECONDS = st.floats(0.0, 1e9)
+HORIZONS = st.floats(-5e3, 5e3)
+TAUS = st.floats(1.0, 1e6)
+FIRST = Visit(prompt_tokens=1_000)
+
+
+@st.composite
+def visits(draw: st.DrawFn) -> Visit:
+    prompt = draw(st.integers(0, 200_000))
+    return Visit(
+        prompt_tokens=prompt,
+        known_tokens=draw(st.integers(0, prompt)),
+        turn=draw(st.integers(1, 10_000)),
+        remembered_tokens=draw(st.integers(0, 200_000)),
+        idle_s=draw(st.floats(0, 1e7)),
+    )
+
+
+@given(CHANCES, TAUS, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_every_horizon_is_finite(chance: float, tau_s: float, recompute: float, num_bytes: float) -> None:
+    assert math.isfinite(horizon_s(chance, tau_s, recompute=recompute, num_bytes=num_bytes))
+
+
+@given(CHANCES, CHANCES, TAUS)
+def test_a_page_more_likely_to_return_is_worth_no_less(one: float, other: float, tau_s: float) -> None:
+    low, high = sorted((one, other))
+    assert horizon_s(low, tau_s) <= horizon_s(high, tau_s)
+
+
+@given(CHANCES, TAUS, st.floats(1.1, 100))
+def test_cost_of_computing_raises_worth_and_size_lowers_it(chance: float, tau_s: float, factor: float) -> None:
+    plain = horizon_s(chance, tau_s)
+    assert horizon_s(chance, tau_s, recompute=factor) > plain > horizon_s(chance, tau_s, num_bytes=factor)
+
+
+@given(SECONDS, SECONDS, HORIZONS, TAUS)
+def test_a_use_never_lowers_the_worth(score_s: float, now_s: float, horizon: float, tau_s: float) -> None:
+    after = touched(score_s, now_s, horizon, tau_s)
+    assert max(score_s, now_s + horizon) <= after <= max(score_s, now_s + horizon) + tau_s * math.log(2) + 1e-6
+
+
+@given(st.lists(st.tuples(st.floats(0, 5_000), HORIZONS), min_size=1, max_size=20), st.floats(5_000, 20_000), TAUS)
+def test_the_score_is_the_logarithm_of_a_decaying_sum_over_all_uses(
+    uses: list[tuple[float, float]], later_s: float, tau_s: float
+) -> None:
+    """So the order of two pages is that of these sums, at whatever time they are compared."""
+    score_s = uses[0][0] + uses[0][1]
+    for at_s, horizon in uses[1:]:
+        score_s = touched(score_s, at_s, horizon, tau_s)
+    exponents = [(at_s + horizon - later_s) / tau_s for at_s, horizon in uses]
+    expected = max(exponents) + math.log(sum(math.exp(value - max(exponents)) for value in exponents))
+    assert (score_s - later_s) / tau_s == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_page_deep_in_a_prompt_costs_no_less_to_compute(one: int, other: int) -> None:
+    low, high = sorted((one, other))
+    assert 1.0 <= recompute_factor(low, 4_000.0) <= recompute_factor(high, 4_000.0) <= 16.0
+
+
+@given(visits(), st.sampled_from(Region))
+def test_every_visit_has_finite_features_one_for_each_weight(visit: Visit, region: Region) -> None:
+    row = features(visit, region)
+    assert len(row) == len(PRIOR)
+    assert all(math.isfinite(value) for value in row)
+
+
+@given(visits())
+def test_before_anything_is_learned_every_visit_has_horizons(visit: Visit) -> None:
+    horizons = ReturnLearner(LearnerLimits()).horizons(visit)
+    assert math.isfinite(horizons.known_s)
+    assert math.isfinite(horizons.new_s)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), visits(), st.integers(0, 5)), max_size=40), st.integers(1, 8))
+def test_the_learner_stays_bounded_and_finite_whatever_comes(
+    steps: list[tuple[int, Visit, int]], max_visits: int
+) -> None:
+    learner = ReturnLearner(LearnerLimits(max_visits=max_visits))
+    for now_s, (key, visit, previous) in enumerate(steps):
+        learner.visited(key, visit, float(now_s), previous)
+        assert learner.num_pending <= max_visits
+    learner.refit(float(len(steps)))
+    assert np.isfinite(learner.weights).all()
+
+
+def rounds(learner: ReturnLearner, *, returns: bool, start_s: float, visit: Visit = FIRST, count: int = 200) -> float:
+    """Visits of which all, or none, are followed by another within the time of a chat. Gives when they ended."""
+    for at in range(count):
+        now_s = start_s + 10.0 * at
+        learner.visited(("conversation", start_s, at), visit, now_s)
+        if returns:
+            again = replace(visit, known_tokens=visit.prompt_tokens, turn=2, prompt_tokens=visit.prompt_tokens + 100)
+            learner.visited(("second", start_s, at), again, now_s + 60.0, ("conversation", start_s, at))
+    return start_s + 10.0 * count
+
+
+def test_conversations_that_go_on_raise_the_worth_of_the_next_and_those_that_end_lower_it() -> None:
+    lively, dead = ReturnLearner(LearnerLimits()), ReturnLearner(LearnerLimits())
+    before = lively.horizons(FIRST).new_s
+    lively.refit(rounds(lively, returns=True, start_s=0.0))
+    dead.refit(rounds(dead, returns=False, start_s=0.0) + 100_000.0)
+    assert dead.horizons(FIRST).new_s < before - 50.0
+    assert lively.horizons(FIRST).new_s > before + 50.0
+
+
+def test_a_visit_that_is_only_late_does_not_count_as_gone() -> None:
+    young, old = ReturnLearner(LearnerLimits()), ReturnLearner(LearnerLimits())
+    end_s = max(rounds(learner, returns=False, start_s=0.0, count=50) for learner in (young, old))
+    young.refit(end_s - 10.0 * 50)  # at once
+    old.refit(end_s + 100_000.0)
+    assert young.horizons(FIRST).new_s > old.horizons(FIRST).new_s + 50.0
+
+
+def test_learned_weights_can_be_carried_on_and_strange_ones_are_refused() -> None:
+    one, other = ReturnLearner(LearnerLimits()), ReturnLearner(LearnerLimits())
+    one.refit(rounds(one, returns=True, start_s=0.0))
+    other.restore(one.weights)
+    assert other.horizons(FIRST) == one.horizons(FIRST)
+    for strange in (np.zeros(3), np.full(len(PRIOR), np.nan)):
+        with pytest.raises(ValueError, match="another form"):
+            other.restore(strange)
+
+
+def test_the_share_of_gaps_that_have_passed_grows_from_none_to_all() -> None:
+    gaps = Gaps(median_s=120.0, spread=0.9)
+    shares = gaps.reached(np.array([0.0, 30.0, 120.0, 1_000.0, 1e9]))
+    assert np.all(np.diff(shares) >= 0)
+    assert shares[2] == pytest.approx(0.5, abs=1e-6)
+    assert shares[0] == pytest.approx(0.0, abs=1e-6)
+    assert shares[-1] == pytest.approx(1.0, abs=1e-6)
