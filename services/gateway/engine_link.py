@@ -73,6 +73,15 @@ class EngineLink:
             if not finished and self._up.is_set():
                 self._cancel(submit.sequence_id)
 
+    def prefetch(self, prefetch: engine_pb2.Prefetch) -> None:
+        """Say what a sequence to come will want; nothing depends on it."""
+        if not self.ready:
+            return
+        try:
+            self._commands.put_nowait(engine_pb2.RunRequest(prefetch=prefetch))
+        except asyncio.QueueFull:
+            log.warning("prefetch not sent", address=self.address)
+
     def _cancel(self, sequence_id: str) -> None:
         try:
             self._commands.put_nowait(engine_pb2.RunRequest(cancel=engine_pb2.Cancel(sequence_id=sequence_id)))

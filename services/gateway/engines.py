@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from ipaddress import ip_address
 
 from services.gateway.engine_link import EngineLink, EngineLost
+from services.gateway.placement import Placement, choose
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.runtime.deadline import Deadline
@@ -95,12 +95,20 @@ class Engines:
         return found
 
     async def run(
-        self, model: str, submit: engine_pb2.Submit, deadline: Deadline, *, max_attempts: int, engine_wait_s: float
+        self,
+        model: str,
+        submit: engine_pb2.Submit,
+        deadline: Deadline,
+        *,
+        max_attempts: int,
+        engine_wait_s: float,
+        placement: Placement,
     ) -> AsyncGenerator[tuple[engine_pb2.SequenceDelta, int]]:
         """Deltas of one sequence with the number of the attempt, without gap or repeat, whichever engines produce them.
 
         An engine that is lost is replaced by another (or itself, restarted), which continues after the tokens
-        delivered so far. Raises Unavailable when the attempts are used up.
+        delivered so far. `placement` says where to go at first, and afterwards who answered. Raises Unavailable when
+        the attempts are used up.
         """
         delivered = list(submit.delivered_token_ids)
         for attempt in range(1, max_attempts + 1):
@@ -109,7 +117,8 @@ class Engines:
             links = self.serving(model, mode)
             if not links:
                 continue
-            link = min(random.sample(links, min(2, len(links))), key=lambda link: link.in_flight_tokens)
+            link = choose(links, placement.preferred)
+            placement.went_to(link)
             del submit.delivered_token_ids[:]
             submit.delivered_token_ids.extend(delivered)
             try:

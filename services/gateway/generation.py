@@ -52,6 +52,8 @@ def build_submit(job: Job, prompt: Prompt, output: Output, deadline: Deadline) -
         deadline_unix_us=deadline.unix_us(),
         delivered_token_ids=output.token_ids,
     )
+    if prompt.lease.HasField("kv"):
+        submit.kv.CopyFrom(prompt.lease.kv)
     submit.policy.precision_mode = prompt.mode
     submit.sampling.n = 1
     submit.sampling.max_tokens = max_tokens_of(job, prompt)
@@ -99,6 +101,7 @@ class Generation:
             self._deadline,
             max_attempts=self._config.engine_max_attempts,
             engine_wait_s=self._config.engine_wait_s,
+            placement=self._prompt.placement,
         )
         async with aclosing(deltas):
             async for delta, number in deltas:
@@ -109,6 +112,7 @@ class Generation:
                     await self._extend(output, delta, texts)
         assert output.finish is not None
         self._report(output.finish, texts, attempt)
+        self._peers.sessions.served(self._job.tenant_id, self._job.request.session_id, self._prompt.placement)
         if output.finish.HasField("error"):
             raise from_detail(output.finish.error)
         if output.finish.reason == common_pb2.FINISH_REASON_DEADLINE:

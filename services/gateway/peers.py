@@ -8,6 +8,7 @@ import grpc
 
 from services.gateway.detokenizer import DetokenizerLink
 from services.gateway.engines import Engines
+from services.gateway.placement import SessionEngines
 from stagemesh.api.cache.v1 import cache_pb2_grpc
 from stagemesh.api.corrector.v1 import corrector_pb2_grpc
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2_grpc
@@ -24,6 +25,7 @@ class Peers:
     validator: validator_pb2_grpc.ValidatorServiceStub
     corrector: corrector_pb2_grpc.CorrectorServiceStub
     engines: Engines
+    sessions: SessionEngines
     channels: tuple[grpc.aio.Channel, ...]
 
     async def close(self) -> None:
@@ -52,5 +54,6 @@ async def connect(config: MeshConfig) -> Peers:
         validator=validator_pb2_grpc.ValidatorServiceStub(validator),
         corrector=corrector_pb2_grpc.CorrectorServiceStub(corrector),
         engines=engines,
+        sessions=SessionEngines(),
         channels=(tokenizer, cache, validator, corrector),
     )

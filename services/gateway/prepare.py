@@ -10,6 +10,7 @@ from services.gateway import stages
 from services.gateway.calls import call
 from services.gateway.config import GatewayConfig
 from services.gateway.peers import Peers
+from services.gateway.placement import Placement, choose, describe
 from services.gateway.stages import StageLog
 from services.gateway.work import Prompt, Work
 from stagemesh.api.cache.v1 import cache_pb2
@@ -45,16 +46,14 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
     peers.engines.check_mode(job.model, asked)
     engine = await peers.engines.wait_for(job.model, asked, work.deadline, config.engine_wait_s)
     mode, model = mode_and_identity(engine, asked)
+    placement = Placement()
     check = asyncio.create_task(_check_constraint(work, peers, config))
     try:
         session = None
         if job.request.session_id:
-            session = await _open_session(work, model, peers, config)
+            session = await _open_session(work, model, mode, placement, peers, config)
         prepared = await _tokenize(work, engine, session, peers, config)
-        if job.request.session_id:
-            lease = session.lease if session is not None else cache_pb2.Lease()
-        else:
-            lease = await _resolve(work, model, prepared, peers, config)
+        lease = await _lease(work, model, session, prepared, peers, config)
         await check
     finally:
         check.cancel()
@@ -68,6 +67,7 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
         lease=lease,
         session_version=session.session.version if session is not None else 0,
         session_known=session is not None,
+        placement=placement,
     )
 
 
@@ -145,8 +145,14 @@ def _with_room(error: StagemeshError, max_tokens: int, context_length: int) -> S
 
 
 async def _open_session(
-    work: Work, model: common_pb2.ModelIdentity, peers: Peers, config: GatewayConfig
+    work: Work,
+    model: common_pb2.ModelIdentity,
+    mode: common_pb2.PrecisionMode.ValueType,
+    placement: Placement,
+    peers: Peers,
+    config: GatewayConfig,
 ) -> cache_pb2.OpenSessionResponse | None:
+    """The session; its engine is chosen here, and told which stored pages will be wanted."""
     request = cache_pb2.OpenSessionRequest(
         tenant_id=work.job.tenant_id,
         session_id=work.job.request.session_id,
@@ -159,10 +165,61 @@ async def _open_session(
                 peers.cache.OpenSession, request, CACHE_RETRIES, work.deadline, config.session_timeout_s
             )
             measured.note(answer)
+            measured.detail = _place(work, model, mode, answer.response, placement, peers)
             return answer.response
     except grpc.RpcError as error:
         _go_cold(error, work.log_stages)
         return None
+
+
+def _place(
+    work: Work,
+    model: common_pb2.ModelIdentity,
+    mode: common_pb2.PrecisionMode.ValueType,
+    opened: cache_pb2.OpenSessionResponse,
+    placement: Placement,
+    peers: Peers,
+) -> str:
+    """Choose the session's engine, and have it fetch what is stored. Gives the choice for a reader."""
+    last = peers.sessions.last(work.job.tenant_id, work.job.request.session_id)
+    links = peers.engines.serving(work.job.model, mode)
+    if not links:
+        return ""
+    link = choose(links, last)
+    placement.preferred = link.address
+    kv = opened.lease.kv
+    if kv.stored_tokens:
+        prefetch = engine_pb2.Prefetch(
+            tenant_id=work.job.tenant_id,
+            token_ids=opened.session.token_ids[: kv.stored_tokens],
+            model=model,
+            cache_salt=opened.lease.salt,
+            kv=kv,
+        )
+        link.prefetch(prefetch)
+    return f"{kv.stored_tokens:,} tokens stored; {describe(link, last)}"
+
+
+async def _lease(
+    work: Work,
+    model: common_pb2.ModelIdentity,
+    session: cache_pb2.OpenSessionResponse | None,
+    prepared: tokenizer_pb2.PrepareResponse,
+    peers: Peers,
+    config: GatewayConfig,
+) -> cache_pb2.Lease:
+    """The session's lease, or a new one. Where the session's tokens were not known before, they are looked up now; a
+    lookup that failed is not repeated."""
+    if not work.job.request.session_id:
+        return await _resolve(work, model, prepared, peers, config)
+    if session is None:
+        return cache_pb2.Lease()
+    if not session.lease.HasField("kv") and not session.lease.kv_miss:
+        found = await _resolve(work, model, prepared, peers, config)
+        if found.HasField("kv"):
+            session.lease.kv.CopyFrom(found.kv)
+        session.lease.kv_miss = found.kv_miss
+    return session.lease
 
 
 async def _resolve(
@@ -172,11 +229,19 @@ async def _resolve(
     peers: Peers,
     config: GatewayConfig,
 ) -> cache_pb2.Lease:
-    request = cache_pb2.ResolveRequest(tenant_id=work.job.tenant_id, model=model, token_ids=prepared.token_ids)
+    request = cache_pb2.ResolveRequest(
+        tenant_id=work.job.tenant_id,
+        model=model,
+        token_ids=prepared.token_ids,
+        session_id=work.job.request.session_id,
+        user_id=work.job.request.user_id,
+    )
     try:
         with work.log_stages.measure(stages.CACHE) as measured:
             answer = await call(peers.cache.Resolve, request, CACHE_RETRIES, work.deadline, config.cache_timeout_s)
             measured.note(answer)
+            if not work.job.request.session_id:
+                measured.detail = f"{answer.response.lease.kv.stored_tokens:,} tokens stored"
             return answer.response.lease
     except grpc.RpcError as error:
         _go_cold(error, work.log_stages)

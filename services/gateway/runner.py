@@ -11,6 +11,7 @@ from services.gateway.admission import Place, RouteQueue
 from services.gateway.commits import SessionCommits
 from services.gateway.config import GatewayConfig
 from services.gateway.deferral import Deferral
+from services.gateway.kv_reports import KvReports
 from services.gateway.peers import Peers
 from services.gateway.shadow import ShadowPublisher
 from services.gateway.store import GuardedLedger
@@ -42,6 +43,7 @@ class Runner:
     ledger: GuardedLedger
     deferral: Deferral
     commits: SessionCommits
+    kv_reports: KvReports
     shadow: ShadowPublisher | None
     queues: dict[str, RouteQueue]
 
@@ -103,6 +105,7 @@ class Runner:
             if self.shadow is not None:
                 self.shadow.offer(work, final)
         _count(work, held)
+        self.kv_reports.schedule(work)
         work.running.publish(final=held)
         log.info(
             "request ended",

@@ -16,6 +16,7 @@ from services.gateway.deferral import Deferral
 from services.gateway.deferred_runs import DeferredRuns
 from services.gateway.event_store import EventStore
 from services.gateway.http.server import HttpServer
+from services.gateway.kv_reports import KvReports
 from services.gateway.leases import LeaseKeeper
 from services.gateway.ledger import Ledger
 from services.gateway.peers import Peers, connect
@@ -52,6 +53,7 @@ class GatewayService:
         self._ledger = GuardedLedger(ledger, timeout_s=config.ledger_timeout_s)
         self._events = EventStore(self._redis, ttl_s=config.outcome_ttl_s)
         self._commits = SessionCommits(peers.cache)
+        self._kv_reports = KvReports(peers.cache)
         prefix = mesh.kafka_topic_prefix
         deferred = Outbox(
             self._redis, DEFERRED, ttl_s=config.deferred_ttl_s, max_entries=config.max_deferred, prefix=prefix
@@ -79,6 +81,7 @@ class GatewayService:
             ledger=self._ledger,
             deferral=Deferral(self._redis, ledger, deferred, config),
             commits=self._commits,
+            kv_reports=self._kv_reports,
             shadow=self._shadow,
             queues=queues,
         )
@@ -112,6 +115,7 @@ class GatewayService:
         await self.gateway.drain(grace_s)
         await self._http.drain(1.0)
         await self._commits.drain(2.0)
+        await self._kv_reports.drain(1.0)
 
     async def close(self) -> None:
         await self._http.stop()

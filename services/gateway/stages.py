@@ -58,6 +58,8 @@ class Measured:
 
     attempts: int = 1
     identity: Identity | None = None
+    detail: str = ""
+    """What was found or chosen, for a reader."""
 
     def note(self, answer: Answer[Any]) -> None:
         """Take attempts and identity from the answer that did the work."""
@@ -94,6 +96,7 @@ class StageLog:
                     instance=measured.identity.instance if measured.identity else "",
                     generation=measured.identity.generation if measured.identity else 0,
                     reason=reason,
+                    detail=measured.detail,
                 )
             )
 
@@ -125,6 +128,7 @@ class StageLog:
                 known.status, known.fallback, known.reason = report.status, report.fallback, report.reason
             if report.instance:
                 known.instance, known.generation = report.instance, report.generation
+            known.detail = report.detail or known.detail
         self.publish(known)
 
     @property

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from services.gateway.job import Job
+from services.gateway.placement import Placement
 from services.gateway.running import RunningRequest
 from services.gateway.stages import StageLog
 from stagemesh.api.cache.v1 import cache_pb2
@@ -29,6 +30,7 @@ class Prompt:
     session_version: int
     session_known: bool
     """The cache service answered; only then may the turn be committed."""
+    placement: Placement = field(default_factory=Placement)
 
 
 @dataclass

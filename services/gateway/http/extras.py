@@ -89,6 +89,7 @@ def _stage(report: common_pb2.StageReport) -> JsonObject:
         "instance": report.instance or None,
         "fallback": report.fallback or None,
         "reason": report.reason or None,
+        "detail": report.detail or None,
     }
 
 

@@ -67,13 +67,14 @@ def stages(final: gateway_pb2.Final) -> list[dict[str, Any]]:
 
 def _stage(name: str, report: common_pb2.StageReport | None) -> dict[str, Any]:
     if report is None:
-        return {"name": name, "status": "skipped", "duration_ms": 0.0, "attempts": 0, "fallback": None}
+        return {"name": name, "status": "skipped", "duration_ms": 0.0, "attempts": 0, "fallback": None, "detail": None}
     return {
         "name": name,
         "status": _name(common_pb2.StageStatus.Name(report.status), "STAGE_STATUS_"),
         "duration_ms": report.duration_us / 1000,
         "attempts": report.attempts,
         "fallback": report.fallback or None,
+        "detail": report.detail or None,
     }
 
 

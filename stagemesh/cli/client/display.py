@@ -91,7 +91,7 @@ def stage_table(final: gateway_pb2.Final) -> Table:
     """All twelve stages with status and time."""
     instances = {report.stage: report.instance for report in final.stages}
     view = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("stage", "status", "ms", "attempts", "where", "fallback"):
+    for name in ("stage", "status", "ms", "attempts", "where", "note"):
         view.add_column(name, justify="right" if name in {"ms", "attempts"} else "left")
     for stage in answer.stages(final):
         number = common_pb2.Stage.Value(f"STAGE_{stage['name'].upper()}")
@@ -101,7 +101,7 @@ def stage_table(final: gateway_pb2.Final) -> Table:
             f"{stage['duration_ms']:.2f}" if stage["status"] != "skipped" else "",
             str(stage["attempts"] or ""),
             instances.get(number, ""),
-            stage["fallback"] or "",
+            stage["fallback"] or stage["detail"] or "",
         )
     return view
 
