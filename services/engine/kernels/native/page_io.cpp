@@ -59,12 +59,6 @@ bool are_scales(const uint16_t* scales, int count) {
   return bad == 0;
 }
 
-inline void store_bf16(uint16_t* to, simd::Floats values) {
-  float wide[16];
-  simd::store(wide, values);
-  for (int i = 0; i < 16; ++i) to[i] = to_bf16(wide[i]);
-}
-
 inline simd::Floats inverse_of(const uint16_t* scales) {
   float inverse[kSide];
   for (int i = 0; i < kSide; ++i) inverse[i] = KvPages::inverse_of(scales[i]);
@@ -113,7 +107,7 @@ void widen_keys(const int8_t* from, const uint16_t* scales, int head_dim, uint16
     int8_t square[kSide * kPageTokens];
     std::memcpy(square, rows, sizeof square);
     for (int i = 0; i < kSide; ++i)
-      store_bf16(keys + (d + i) * kPageTokens, simd::load_int8(square + i * kPageTokens) * scale);
+      simd::store_bf16(keys + (d + i) * kPageTokens, simd::load_int8(square + i * kPageTokens) * scale);
   }
 }
 
@@ -121,7 +115,7 @@ void widen_keys(const int8_t* from, const uint16_t* scales, int head_dim, uint16
 void widen_values(const int8_t* from, const uint16_t* scales, int head_dim, uint16_t* values) {
   for (int token = 0; token < kPageTokens; ++token, from += head_dim, values += head_dim)
     for (int d = 0; d < head_dim; d += 16)
-      store_bf16(values + d, simd::load_int8(from + d) * simd::splat(from_bf16(scales[token])));
+      simd::store_bf16(values + d, simd::load_int8(from + d) * simd::splat(from_bf16(scales[token])));
 }
 
 }  // namespace

@@ -96,6 +96,16 @@ inline Floats load_bf16(const uint16_t* p) {
   return {widen(p), widen(p + 8)};
 }
 
+// To the nearest, ties to even; of finite values.
+inline void store_bf16(uint16_t* p, Floats a) {
+  const auto rounded = [](__m256 x) {
+    const __m256i bits = _mm256_castps_si256(x), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff)), 16);
+  };
+  const __m256i words = _mm256_packus_epi32(rounded(a.lo), rounded(a.hi));
+  _mm256_storeu_si256((__m256i*)p, _mm256_permute4x64_epi64(words, 0xd8));
+}
+
 inline Floats load_int8(const int8_t* p) {
   return to_floats({_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)),
                     _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))});

@@ -54,6 +54,13 @@ inline Floats load_bf16(const uint16_t* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
 }
 
+// To the nearest, ties to even; of finite values.
+inline void store_bf16(uint16_t* p, Floats a) {
+  const __m512i bits = _mm512_castps_si512(a.v), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7fff));
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+}
+
 inline Floats load_int8(const int8_t* p) {
   return to_floats({_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p))});
 }
