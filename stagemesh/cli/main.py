@@ -18,6 +18,7 @@ COMMANDS = {
     "model": "Fetch, list and verify models.",
     "kb": "Knowledge bases that answers may draw on.",
     "tenant": "Create, list and revoke tenants and their keys.",
+    "cache": "What was reused of earlier computing, and why not.",
     "shadow": "Report what the candidate model answered differently.",
     "bench": "Measure how fast this machine serves the model.",
     "doctor": "Check this machine for what would go wrong.",

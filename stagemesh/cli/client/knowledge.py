@@ -7,14 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import grpc
-
 from stagemesh.api.cache.v1 import knowledge_pb2, knowledge_pb2_grpc
-from stagemesh.cli.exits import CommandError, Exit
-from stagemesh.cli.mesh_access import find_mesh, require_mesh
-from stagemesh.cli.settings_option import read_mesh_config
-from stagemesh.runtime.channel import MESH_TOKEN_KEY, dial
-from stagemesh.runtime.errors import from_rpc
+from stagemesh.cli.client.cache_channel import cache_channel
 from stagemesh.runtime.knowledge import KnowledgeDocument, shard_digest
 
 BATCH_BYTES = 1_000_000
@@ -30,17 +24,8 @@ async def knowledge_service(
     state: Path | None, config: Path | None
 ) -> AsyncIterator[tuple[Stub, tuple[tuple[str, str], ...]]]:
     """A stub and the metadata of its calls. Raises CommandError in words for every failed call."""
-    address, token = _where(state, config)
-    channel = dial((address,))
-    try:
-        yield Stub(channel), ((MESH_TOKEN_KEY, token),) if token else ()
-    except grpc.aio.AioRpcError as failed:
-        error = from_rpc(failed)
-        if error.reason == "UNAVAILABLE":
-            raise CommandError(f"no cache service answers at {address}; is the mesh up?", Exit.UNREACHABLE) from None
-        raise CommandError(f"{error.reason}: {error.message}", Exit.REJECTED) from None
-    finally:
-        await channel.close()
+    async with cache_channel(state, config) as (channel, metadata):
+        yield Stub(channel), metadata
 
 
 async def sync(
@@ -113,16 +98,3 @@ def _batches(
             )
             size += added.ByteSize()
     return batches
-
-
-def _where(state: Path | None, config: Path | None) -> tuple[str, str]:
-    """The cache service's address and the mesh's token: of the running mesh, else of the configuration."""
-    where, record = find_mesh(state)
-    if record is not None:
-        found = [process.address for process in record.processes if process.name.startswith("cache")]
-        if found:
-            return found[0], record.token
-    if config is None:
-        require_mesh(where)
-    mesh = read_mesh_config(config)
-    return mesh.addresses.cache[0], mesh.mesh_token.get_secret_value()

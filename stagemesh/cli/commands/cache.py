@@ -1,0 +1,103 @@
+"""`stagemesh cache`"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stagemesh.cli.mesh_access import state_option
+from stagemesh.cli.settings_option import config_option
+
+if TYPE_CHECKING:
+    from stagemesh.api.cache.v1.cache_pb2_grpc import CacheServiceStub
+
+T = TypeVar("T")
+TIMEOUT_S = 30.0
+
+EPILOG = """\b
+Examples:
+  stagemesh cache stats                          hit ratios and bytes of all tenants
+  stagemesh cache stats --tenant acme --json
+  stagemesh cache top --limit 5                  the sessions that are used most
+  stagemesh cache explain 01a22d27-9c1e-7a30-…   why this request was fast, or not"""
+
+tenant_option = click.option("--tenant", "tenant_id", default="", help="Only this tenant.")
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+
+
+@click.group("cache", epilog=EPILOG)
+def command() -> None:
+    """What requests reuse of earlier computing: keys and values in engines, in host memory and in the KV Redis."""
+
+
+@command.command("stats", epilog=EPILOG, short_help="Hit ratios and bytes, by tenant.")
+@tenant_option
+@json_option
+@state_option
+@config_option
+def stats(tenant_id: str, as_json: bool, state: Path | None, config: Path | None) -> None:
+    """Hit ratios of requests, sessions and prompt tokens by tenant, what is stored, and causes of misses."""
+    from stagemesh.api.cache.v1 import cache_pb2
+    from stagemesh.cli import cache_view, console
+
+    request = cache_pb2.StatsRequest(tenant_id=tenant_id)
+    found = _call(state, config, lambda stub, options: stub.Stats(request, **options))
+    if as_json:
+        console.print_json(cache_view.stats_json(found))
+    else:
+        console.out.print(cache_view.stats_view(found))
+
+
+@command.command("top", epilog=EPILOG, short_help="The sessions that are used most.")
+@tenant_option
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Sessions to show.")
+@json_option
+@state_option
+@config_option
+def top(tenant_id: str, limit: int, as_json: bool, state: Path | None, config: Path | None) -> None:
+    """Sessions by heat, which is their number of requests, of which older ones count less and less."""
+    from stagemesh.api.cache.v1 import cache_pb2
+    from stagemesh.cli import cache_view, console
+
+    request = cache_pb2.TopRequest(tenant_id=tenant_id, limit=limit)
+    found = _call(state, config, lambda stub, options: stub.Top(request, **options))
+    if as_json:
+        console.print_json([cache_view.session_json(session) for session in found.sessions])
+    else:
+        console.out.print(cache_view.top_view(found))
+
+
+@command.command("explain", epilog=EPILOG, short_help="Where a request's KV came from, and why it missed.")
+@click.argument("request_id")
+@tenant_option
+@json_option
+@state_option
+@config_option
+def explain(request_id: str, tenant_id: str, as_json: bool, state: Path | None, config: Path | None) -> None:
+    """Where the keys and values of REQUEST_ID's prompt came from, and why what could have been reused was not."""
+    from stagemesh.api.cache.v1 import cache_pb2
+    from stagemesh.cli import cache_view, console
+
+    request = cache_pb2.ExplainRequest(tenant_id=tenant_id, request_id=request_id.lower())
+    found = _call(state, config, lambda stub, options: stub.Explain(request, **options))
+    if as_json:
+        console.print_json(cache_view.explain_json(found))
+    else:
+        click.echo("\n".join(cache_view.explain_lines(found)))
+
+
+def _call(
+    state: Path | None, config: Path | None, method: Callable[[CacheServiceStub, dict[str, Any]], Awaitable[T]]
+) -> T:
+    from stagemesh.api.cache.v1.cache_pb2_grpc import CacheServiceStub
+    from stagemesh.cli.client.cache_channel import cache_channel
+
+    async def call() -> T:
+        async with cache_channel(state, config) as (channel, metadata):
+            return await method(CacheServiceStub(channel), {"timeout": TIMEOUT_S, "metadata": metadata})
+
+    return asyncio.run(call())
