@@ -145,7 +145,10 @@ class BlockManager:
     def known_pages(self, table: PageTable, tokens: Sequence[int]) -> list[KnownPage]:
         """What is registered under the names of the table's known pages: they, or others that hold the same."""
         digests = table.digests(tokens, table.num_known)[: table.num_known]
-        entries = [self._pages[self._by_digest[digest]] for digest in digests if digest in self._by_digest]
+        for index, digest in enumerate(digests):
+            if digest not in self._by_digest:  # the other, which was registered, has been taken for something else
+                self._register(table, index, digest, tokens)
+        entries = [self._pages[self._by_digest[digest]] for digest in digests]
         return [entry.known for entry in entries if entry.known is not None]
 
     def next_forgotten(self, num_pages: int) -> list[KnownPage]:

@@ -42,6 +42,11 @@ class ChunkBudget:
         affordable = int((self._max_step_s - self._decode_s) / self._token_s)
         return max(MIN_CHUNK, min(self._chunk_size, affordable))
 
+    @property
+    def token_s(self) -> float:
+        """What computing a prompt token takes; 0 before that was measured."""
+        return self._token_s
+
     def measured(self, seconds: float, *, num_prompt_tokens: int, num_decoding: int) -> None:
         """Learn from a finished step."""
         if not num_prompt_tokens:

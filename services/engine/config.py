@@ -70,6 +70,33 @@ class WeightFormats(Section):
     """The gated layers, most of a model's weights."""
 
 
+class KvStoreConfig(Section):
+    """What happens to the KV pages of sequences that have ended: they are kept in the engine's memory and, under the
+    lease of a cache service, in the KV Redis (`kv_url`), and loaded when a prompt begins with them again. Whatever
+    goes wrong with that costs time, never an answer. Native kernels only."""
+
+    enabled: bool = True
+    """Off: pages are reused within the pool alone."""
+    format: KvDtype = "bfloat16"
+    """How pages are stored. `bfloat16`: exactly. `int8`: half the bytes, rounded once when they are stored, so that an
+    answer after a restore may differ from the one without. An engine whose `kv_dtype` is `int8` stores that,
+    exactly."""
+    host_bytes: int = Field(default=512 * 1024 * 1024, ge=0)
+    """Bytes of the engine's own memory for pages that have left the pool; 0 keeps none there."""
+    queue_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
+    """Bytes of pages that may wait to be stored; beyond them pages are dropped, and computed again when wanted."""
+    always_load: bool = False
+    """Load pages also where computing them is estimated to be quicker."""
+    max_load_ms: float = Field(default=2000.0, gt=0)
+    """How long a sequence waits for its pages at most; it waits no longer than computing them would take."""
+    store_timeout_ms: float = Field(default=2000.0, gt=0)
+    """What writing 16 pages to the KV Redis may take."""
+    breaker_failures: PositiveInt = 3
+    """Consecutive failures after which the KV Redis is left alone."""
+    breaker_open_ms: float = Field(default=1000.0, gt=0)
+    """For how long."""
+
+
 class EngineConfig(Section):
     """One engine process serves one model."""
 
@@ -121,6 +148,7 @@ class EngineConfig(Section):
     constraint: ConstraintConfig = ConstraintConfig()
     speculation: SpeculationConfig = SpeculationConfig()
     progressive_precision: ProgressivePrecisionConfig = ProgressivePrecisionConfig()
+    kv_store: KvStoreConfig = KvStoreConfig()
 
     @model_validator(mode="after")
     def _check_modes(self) -> Self:

@@ -16,6 +16,8 @@ from services.engine.chunk_budget import ChunkBudget
 from services.engine.draft_run import DraftRun
 from services.engine.drafting import Drafting, NoDrafting
 from services.engine.ending import Ending, end_tokens, take_token
+from services.engine.kv.jobs import LoadJob, SaveJob
+from services.engine.kv.stored_kv import MakeStoredKv
 from services.engine.runner import Runner
 from services.engine.sampler import Draw, Sampled, sampling_failed
 from services.engine.scheduler import Scheduler, WorkItem
@@ -29,6 +31,11 @@ from stagemesh.runtime.errors import Internal, StagemeshError
 from stagemesh.runtime.telemetry import get_logger
 
 log = get_logger(__name__)
+
+COMPLETE = (common_pb2.FINISH_REASON_STOP, common_pb2.FINISH_REASON_LENGTH)
+"""Endings after which pages are worth keeping."""
+MAX_STALL_S = 1.0
+"""While nothing can be computed, the loop looks about so often all the same."""
 
 Row = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.float32]
@@ -53,14 +60,16 @@ class EngineCore:
         limits: CoreLimits,
         drafting: Drafting | None = None,
         checks: SensitiveChecks | None = None,
+        make_stored: MakeStoredKv | None = None,
     ) -> None:
         self._runner = runner
         self._drafting = drafting or NoDrafting()
         self._checks = checks
         self._vocabulary = vocabulary
         self._blocks = BlockManager(limits.num_pages)
-        self._scheduler = Scheduler(self._blocks, max_running=limits.max_running)
         self._budget = ChunkBudget(chunk_size=limits.prefill_chunk_size, max_step_ms=limits.max_step_ms)
+        self.stored = make_stored(self._blocks, lambda: self._budget.token_s) if make_stored else None
+        self._scheduler = Scheduler(self._blocks, max_running=limits.max_running, stored=self.stored)
         self._stages = StageSampler(limits.stage_sample_interval)
         self._wait = WaitEstimate(limits.max_running)
         self._sequences: dict[str, Sequence] = {}
@@ -68,11 +77,18 @@ class EngineCore:
         self._updates: dict[str, Update] = {}
         self._num_steps = 0
         self._num_drafted = self._num_accepted = 0
+        self._is_stalled = False
 
     def has_work(self) -> bool:
         return bool(self._sequences)
 
-    def next_deadline_s(self) -> float:
+    def wait_s(self) -> float | None:
+        """How long the next step may wait for a command; None: until there is one."""
+        if not self._sequences:
+            return None
+        return max(0.0, min(MAX_STALL_S, self._next_deadline_s() - time.monotonic())) if self._is_stalled else 0.0
+
+    def _next_deadline_s(self) -> float:
         return min((sequence.deadline_s for sequence in self._sequences.values()), default=float("inf"))
 
     def add(self, sequence: Sequence) -> None:
@@ -90,6 +106,22 @@ class EngineCore:
         for sequence in tuple(self._sequences.values()):
             self._finish(sequence, ending)
 
+    def loaded(self, job: LoadJob) -> None:
+        """What could be loaded of a sequence has been: it goes on with the rest."""
+        assert self.stored is not None, "nothing loads pages"
+        self.stored.restores.ended(job)
+        if job.sequence.state is State.RESTORING:
+            self._scheduler.restored(job.sequence)
+
+    def copied(self, job: SaveJob) -> None:
+        """Pages that were held have been copied."""
+        assert self.stored is not None, "nothing copies pages"
+        self.stored.saves.copied(job)
+
+    def has_pages_out(self) -> bool:
+        """Whether other threads have pages, which `loaded` or `copied` brings back."""
+        return self.stored is not None and self.stored.is_out()
+
     def step(self) -> StepOutput:
         """One step; gives the news since the last."""
         started_s = time.monotonic()
@@ -98,9 +130,12 @@ class EngineCore:
             self._checks.refresh()
         num_decoding = sum(sequence.num_uncomputed == 1 for sequence in self._scheduler.running)
         items = self._scheduler.plan(self._budget.tokens(num_decoding))
+        self._is_stalled = not items
         if items:
             self._execute(items, started_s)
             self._num_steps += 1
+        if self.stored is not None:
+            self.stored.saves.spill()
         self._tell_queue()
         updates, self._updates = list(self._updates.values()), {}
         return StepOutput(updates, self.load())
@@ -108,7 +143,7 @@ class EngineCore:
     def load(self) -> Load:
         sequences = self._sequences.values()
         return Load(
-            running=len(self._scheduler.running),
+            running=len(self._scheduler.running) + len(self._scheduler.restoring),
             waiting=len(self._scheduler.waiting),
             in_flight_tokens=sum(s.num_uncomputed + s.max_total_tokens - len(s.tokens) for s in sequences),
             used_pages=self._blocks.num_used,
@@ -128,7 +163,11 @@ class EngineCore:
 
     def check_integrity(self) -> None:
         """Assert that pages and sequences agree; for tests and idle moments."""
-        self._blocks.check_integrity([sequence.table for sequence in self._scheduler])
+        tables, held = [sequence.table for sequence in self._scheduler], list[int]()
+        if self.stored is not None:
+            tables += self.stored.tables()
+            held += self.stored.held()
+        self._blocks.check_integrity(tables, held)
         assert {s.sequence_id for s in self._scheduler} == self._sequences.keys(), "a sequence is lost or kept for ever"
 
     def _execute(self, items: Seq[WorkItem], started_s: float) -> None:
@@ -252,6 +291,8 @@ class EngineCore:
         self._finish(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=error))
 
     def _finish(self, sequence: Sequence, ending: Ending) -> None:
+        if self.stored is not None and ending.reason in COMPLETE and sequence.state is State.RUNNING:
+            self.stored.saves.save(sequence)
         self._scheduler.remove(sequence, poisoned=ending.error is not None)
         del self._sequences[sequence.sequence_id]
         self._positions.pop(sequence.sequence_id, None)
@@ -266,6 +307,7 @@ class EngineCore:
             draft_tokens=sequence.num_drafted,
             accepted_tokens=sequence.num_accepted,
             stage_seconds=tuple(sequence.stage_seconds.by_part),
+            kv=sequence.kv.report(sequence.num_prompt, sequence.num_computed),
         )
 
     def _expire(self, now_s: float) -> None:

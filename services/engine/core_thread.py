@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from services.engine.core import EngineCore
 from services.engine.ending import Ending
+from services.engine.kv.jobs import LoadJob, SaveJob
 from services.engine.sequence import Sequence
 from services.engine.updates import StepOutput
 from stagemesh.api.common.v1 import common_pb2
@@ -40,7 +43,23 @@ class Stop:
     ending: Ending
 
 
-Command = Add | End | Stop
+@dataclass(frozen=True)
+class Loaded:
+    """What could be loaded of a sequence lies in its pages."""
+
+    job: LoadJob
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Pages have been copied out of the pool."""
+
+    job: SaveJob
+
+
+Command = Add | End | Stop | Loaded | Copied
+SETTLE_S = 5.0
+"""How long the loop waits at its end for pages that other threads have."""
 
 
 class CoreThread:
@@ -77,12 +96,11 @@ class CoreThread:
                 self._core.end_all(Ending(common_pb2.FINISH_REASON_ERROR, error=detail))
                 output = self._core.step()
             self._publish(output)
+        self._settle()
 
     def _obey(self) -> bool:
         """Take all commands there are, waiting for one while there is nothing to do; False after Stop."""
-        timeout_s: float | None = 0.0
-        if not self._core.has_work():
-            timeout_s = None
+        timeout_s = self._core.wait_s()
         while True:
             try:
                 command = self._commands.get(timeout=timeout_s) if timeout_s != 0 else self._commands.get_nowait()
@@ -94,6 +112,23 @@ class CoreThread:
                     self._core.add(sequence)
                 case End(sequence_id, ending):
                     self._core.end(sequence_id, ending)
+                case Loaded(job):
+                    self._core.loaded(job)
+                case Copied(job):
+                    self._core.copied(job)
                 case Stop(ending):
                     self._core.end_all(ending)
                     return False
+
+    def _settle(self) -> None:
+        """Take back the pages that other threads have."""
+        deadline_s = time.monotonic() + SETTLE_S
+        while self._core.has_pages_out() and (left_s := deadline_s - time.monotonic()) > 0:
+            with suppress(queue.Empty):
+                match self._commands.get(timeout=left_s):
+                    case Loaded(job):
+                        self._core.loaded(job)
+                    case Copied(job):
+                        self._core.copied(job)
+                    case _:
+                        pass  # nothing more is computed

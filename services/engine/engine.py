@@ -12,8 +12,10 @@ from services.engine.checks import make_checks
 from services.engine.config import EngineConfig
 from services.engine.constraint import ConstraintCompiler
 from services.engine.core import CoreLimits, EngineCore
-from services.engine.core_thread import CoreThread, Stop
+from services.engine.core_thread import Copied, CoreThread, Loaded, Stop
 from services.engine.ending import Ending
+from services.engine.kernels.native.page_io import PageIo
+from services.engine.kv.make_stored_kv import prefetch_job, stored_kv_maker
 from services.engine.make_drafting import make_drafting
 from services.engine.modes import HeldModes, Mode
 from services.engine.page_table import Owner
@@ -27,6 +29,7 @@ from services.engine.threads import num_physical_cores
 from services.engine.updates import StepOutput
 from services.engine.vocabulary import Vocabulary
 from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.models.model_config import TransformerConfig, load_model_config
 from stagemesh.models.revision import revision
 from stagemesh.models.store import ModelFiles
@@ -49,6 +52,8 @@ class LoadedModel:
     backend: str
     modes: HeldModes
     runner: Runner
+    page_io: PageIo | None
+    """Takes KV pages out of the pool and puts them back, where that can be done."""
 
 
 def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
@@ -90,6 +95,7 @@ def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
         backend=backend.name,
         modes=modes,
         runner=backend.runner,
+        page_io=backend.page_io,
     )
 
 
@@ -105,7 +111,8 @@ class Engine:
     registry: Registry
     _thread: CoreThread
 
-    def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
+    def __init__(self, model: LoadedModel, config: EngineConfig, kv_url: str = "") -> None:
+        """`kv_url`: the KV Redis; empty for none."""
         self.model = model
         self.config = config
         vocabulary = Vocabulary(
@@ -123,6 +130,7 @@ class Engine:
             ),
             make_drafting(config.speculation, model.runner, vocabulary),
             make_checks(config.progressive_precision, model.runner, vocabulary),
+            stored_kv_maker(config.kv_store, model.identity, model.page_io, model.runner.zero, kv_url),
         )
         limits = RequestLimits(
             vocab_size=model.config.vocab_size,
@@ -147,13 +155,24 @@ class Engine:
             ),
         )
         self.registry.load = self.core.load()
+        if self.core.stored is not None:
+            self.core.stored.start(
+                lambda job: self._thread.send(Loaded(job)), lambda job: self._thread.send(Copied(job))
+            )
         self._thread.start()
+
+    def prefetch(self, prefetch: engine_pb2.Prefetch) -> None:
+        """Have stored pages brought near. Never an error: what is not near when it is wanted is loaded then."""
+        if self.core.stored is not None and (job := prefetch_job(prefetch, self.model.identity)) is not None:
+            self.core.stored.prefetch(job)
 
     async def stop(self, error: StagemeshError) -> None:
         """End what still runs with ABORT and `error`, and the thread."""
         self.registry.end_starting(error)
         self._thread.send(Stop(Ending(common_pb2.FINISH_REASON_ABORT, error=error)))
         await asyncio.to_thread(self._thread.join, 10.0)
+        if self.core.stored is not None and not await asyncio.to_thread(self.core.stored.close):
+            log.warning("pages that were to be stored are lost")
         await self.registry.wait_idle(1.0)
 
     def close(self) -> None:

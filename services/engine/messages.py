@@ -97,6 +97,8 @@ def _finish_message(finished: Finished, identity: Identity) -> engine_pb2.Finish
             for part, seconds in enumerate(finished.stage_seconds)
         ],
     )
+    if finished.kv is not None:
+        message.kv.CopyFrom(finished.kv)
     if failed and message.stages:
         sample = message.stages[Part.SAMPLE]
         sample.status = common_pb2.STAGE_STATUS_FAILED

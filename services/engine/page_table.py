@@ -17,6 +17,8 @@ class Owner:
     salt: bytes
     precision: str = ""
     """Of the weights that compute its pages, as `ModelIdentity.precision` says it; pages of others are of no use."""
+    epoch: int = 0
+    """Of the lease that the salt came with."""
 
     def chain_key(self) -> bytes:
         """The key of the names of its pages."""
@@ -44,7 +46,9 @@ class PageTable:
         self.pages: array[int] = array("i")
         self.num_known = 0
         self._num_public = public.num_pages if public is not None and public.salt else 0
-        self._public = Owner("", public.salt, owner.precision) if public is not None and self._num_public else owner
+        self._public = (
+            Owner("", public.salt, owner.precision, owner.epoch) if public is not None and self._num_public else owner
+        )
         self._digests: list[bytes] = []
         self._keys: dict[Owner, bytes] = {}
 

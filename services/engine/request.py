@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from services.engine.block_manager import PAGE_SIZE
 from services.engine.ending import Ending, take_token
+from services.engine.kv.sequence_kv import SequenceKv
 from services.engine.modes import Mode
 from services.engine.page_table import Owner, PublicPrefix
 from services.engine.sampling_params import SamplingParams, parse_sampling
@@ -84,8 +85,9 @@ def build_sequence(
     num_prompt = len(submit.token_ids)
     sequence = Sequence(
         sequence_id=submit.sequence_id,
-        owner=Owner(submit.tenant_id, submit.cache_salt, precision),
+        owner=Owner(submit.tenant_id, submit.cache_salt, precision, submit.kv.epoch),
         public=PublicPrefix(submit.kv.public_salt, submit.kv.public_tokens // PAGE_SIZE),
+        kv=SequenceKv(submit.kv),
         mode=mode,
         tokens=list(submit.token_ids),
         num_prompt=num_prompt,

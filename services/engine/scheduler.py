@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from services.engine.block_manager import PAGE_SIZE, BlockManager
 from services.engine.chunk_budget import share_budget
+from services.engine.kv.stored_kv import StoredKv
 from services.engine.sequence import Sequence, State
 
 MAX_LOOKAHEAD = 8
@@ -73,29 +74,44 @@ class WorkItem:
 
 
 class Scheduler:
-    def __init__(self, blocks: BlockManager, *, max_running: int) -> None:
+    def __init__(self, blocks: BlockManager, *, max_running: int, stored: StoredKv | None = None) -> None:
         self._blocks = blocks
         self._max_running = max_running
+        self._stored = stored
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         """In order of admission."""
+        self.restoring: list[Sequence] = []
+        """They have pages and a place, and take part when what is stored of them has been loaded."""
         self.num_preemptions = 0
 
     def __iter__(self) -> Iterator[Sequence]:
         yield from self.running
+        yield from self.restoring
         yield from self.waiting
 
     def add(self, sequence: Sequence) -> None:
         self.waiting.append(sequence)
 
     def remove(self, sequence: Sequence, *, poisoned: bool = False) -> None:
-        """Take a sequence out, wherever it stands, and free its pages."""
+        """Take a sequence out, wherever it stands, and free its pages, as soon as nobody loads anything into them."""
+        if sequence.state is State.RESTORING:
+            self.restoring.remove(sequence)
+            self._kv.restores.abandon(sequence)
+            sequence.state = State.FINISHED
+            return
         if sequence.state is State.RUNNING:
             self.running.remove(sequence)
         elif sequence.state is State.WAITING:
             self.waiting.remove(sequence)
         sequence.state = State.FINISHED
         self._blocks.release(sequence.table, poisoned=poisoned)
+
+    def restored(self, sequence: Sequence) -> None:
+        """What could be loaded of the sequence has been."""
+        self.restoring.remove(sequence)
+        sequence.state = State.RUNNING
+        self.running.append(sequence)
 
     def plan(self, chunk_budget: int) -> list[WorkItem]:
         """The next step's work: decoding sequences first, then prompt chunks of `chunk_budget` tokens in all."""
@@ -148,6 +164,8 @@ class Scheduler:
     def _ensure_pages(self, sequence: Sequence) -> bool:
         """Get a page for the sequence's newest token, from the one admitted last if need be (perhaps itself)."""
         while not self._blocks.can_extend(sequence.table, len(sequence.tokens)):
+            if self._reclaim():
+                continue
             victim = self.running[-1]
             self._preempt(victim)
             if victim is sequence:
@@ -164,7 +182,20 @@ class Scheduler:
         self.num_preemptions += 1
 
     def _has_room(self) -> bool:
-        return bool(self.waiting) and len(self.running) < self._max_running
+        return bool(self.waiting) and self._num_admitted < self._max_running
+
+    @property
+    def _num_admitted(self) -> int:
+        return len(self.running) + len(self.restoring)
+
+    @property
+    def _kv(self) -> StoredKv:
+        assert self._stored is not None, "nothing loads pages"
+        return self._stored
+
+    def _reclaim(self) -> bool:
+        """Take back pages that only wait to be copied somewhere; whether there were any."""
+        return self._stored is not None and self._stored.saves.reclaim()
 
     def _admit(self) -> None:
         """Start waiting sequences while places and pages last."""
@@ -172,9 +203,8 @@ class Scheduler:
             self._start(sequence)
 
     def _next_that_fits(self) -> Sequence | None:
-        # One free page per running sequence is kept back, so that admitting does not force a preemption at once.
         for index, sequence in zip(range(MAX_LOOKAHEAD), tuple(self.waiting), strict=False):
-            if self._blocks.can_allocate(sequence.table, sequence.tokens, reserve=len(self.running)):
+            if self._fits(sequence):
                 for passed in tuple(self.waiting)[:index]:
                     passed.num_skips += 1
                 return sequence
@@ -182,11 +212,25 @@ class Scheduler:
                 return None
         return None
 
+    def _fits(self, sequence: Sequence) -> bool:
+        if self._stored is not None and self._stored.restores.is_loading_for(sequence):
+            return False  # soon it can share what another loads
+        # One free page per running sequence is kept back, so that admitting does not force a preemption at once.
+        reserve = self._num_admitted
+        while not (fits := self._blocks.can_allocate(sequence.table, sequence.tokens, reserve)):
+            if not self._reclaim():
+                break
+        return fits
+
     def _start(self, sequence: Sequence) -> None:
         self.waiting.remove(sequence)
         num_cached = self._blocks.allocate(sequence.table, sequence.tokens)
         if sequence.admitted_s is None:
-            sequence.num_cached = min(num_cached, sequence.num_prompt)
+            sequence.num_cached = sequence.kv.pool_tokens = min(num_cached, sequence.num_prompt)
         sequence.num_computed = num_cached
-        sequence.state = State.RUNNING
-        self.running.append(sequence)
+        if self._stored is not None and self._stored.restores.begin(sequence):
+            sequence.state = State.RESTORING
+            self.restoring.append(sequence)
+        else:
+            sequence.state = State.RUNNING
+            self.running.append(sequence)

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from services.engine.kv.sequence_kv import SequenceKv
 from services.engine.modes import Mode
 from services.engine.page_table import Owner, PageTable, PublicPrefix
 from services.engine.sampling_params import SamplingParams
@@ -19,6 +20,8 @@ from services.engine.stop import StopMatcher
 
 class State(enum.Enum):
     WAITING = "waiting"
+    RESTORING = "restoring"
+    """It has pages, into which another thread loads what is stored of it."""
     RUNNING = "running"
     FINISHED = "finished"
 
@@ -84,10 +87,11 @@ class Sequence:
     """Guesses that were right."""
     num_computed: int = 0
     num_cached: int = 0
-    """Prompt tokens whose pages were reused when it was first admitted."""
+    """Prompt tokens whose pages were reused or loaded when it was first admitted."""
     num_skips: int = 0
     """How often a later sequence was admitted before this one."""
     table: PageTable = field(init=False)
+    kv: SequenceKv = field(default_factory=SequenceKv)
     stage_seconds: StageSeconds = field(default_factory=StageSeconds)
     admitted_s: float | None = None
 

@@ -52,4 +52,4 @@ class EngineService:
 
     def _load(self) -> Engine:
         files = locate(self._mesh, self._config.model)
-        return Engine(load_model(files, self._config), self._config)
+        return Engine(load_model(files, self._config), self._config, self._mesh.kv_url)

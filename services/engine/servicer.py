@@ -135,8 +135,11 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
                     subscriber.refuse(command.submit.sequence_id, error)
             case "cancel":
                 engine.registry.cancel(command.cancel.sequence_id)
+            case "prefetch":
+                engine.prefetch(command.prefetch)
             case _:
-                subscriber.refuse("", InvalidRequest("UNKNOWN_COMMAND", "send submit or cancel", field="command"))
+                unknown = InvalidRequest("UNKNOWN_COMMAND", "send submit, cancel or prefetch", field="command")
+                subscriber.refuse("", unknown)
 
     def _load(self, engine: Engine) -> engine_pb2.WatchLoadResponse:
         return load_message(

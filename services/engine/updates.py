@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from services.engine.ending import Ending
 from services.engine.logprobs import TokenLogprobs
+from stagemesh.api.common.v1.common_pb2 import KvReport
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Finished:
     """By `stages.Part`."""
     draft_tokens: int = 0
     accepted_tokens: int = 0
+    kv: KvReport | None = None
 
 
 @dataclass

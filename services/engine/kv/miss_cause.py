@@ -6,7 +6,10 @@ from enum import StrEnum
 
 
 class MissCause(StrEnum):
-    """The first group is what the bytes of a stored page say. A miss is counted by its cause and never an error."""
+    """The first group is what the bytes of a stored page say, the second what became of the attempt to get them.
+
+    A miss is counted by its cause and never an error.
+    """
 
     TRUNCATED = "TRUNCATED"
     """Fewer bytes than its header says, or than a header has."""
@@ -39,3 +42,25 @@ class MissCause(StrEnum):
     """Of a model of another shape."""
     NOT_FINITE = "NOT_FINITE"
     """Holds a NaN or an infinity."""
+
+    NOT_FOUND = "NOT_FOUND"
+    """The KV Redis does not hold what the lease named."""
+    STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
+    """The KV Redis cannot be reached, or is left alone for a while because it could not."""
+    STORE_SLOW = "STORE_SLOW"
+    """It did not answer before computing would have been quicker."""
+    STORE_FULL = "STORE_FULL"
+    """It has no memory left."""
+    STORE_REFUSED = "STORE_REFUSED"
+    """It answered with another error, e.g. of permissions."""
+    LOAD_TOO_DEAR = "LOAD_TOO_DEAR"
+    """Loading was estimated to take longer than computing, so it was not tried."""
+    LEASE_EXPIRED = "LEASE_EXPIRED"
+    NO_STORE = "NO_STORE"
+    """The engine has no `kv_url`, or `kv_store` is switched off."""
+    QUEUE_FULL = "QUEUE_FULL"
+    """Too much waits to be loaded or stored."""
+    CANCELLED = "CANCELLED"
+    """The sequence ended while its pages were loaded."""
+    LOAD_FAILED = "LOAD_FAILED"
+    """A fault of the engine's own; its log has more."""

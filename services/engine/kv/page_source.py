@@ -1,0 +1,89 @@
+"""Where the bytes of stored pages come from: host memory, else the KV Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import cast
+
+from services.engine.block_manager import KnownPage
+from services.engine.kv.counters import Counters
+from services.engine.kv.host_tier import HostTier
+from services.engine.kv.miss_cause import MissCause
+from services.engine.kv.page_codec import Value
+from services.engine.kv.store_link import StoreFailed, StoreLink
+from services.engine.page_table import Owner
+from stagemesh.runtime.kv_keys import value_name
+
+
+class PageSource:
+    """Host memory for any thread, the KV Redis for the loader's."""
+
+    def __init__(self, host: HostTier, link: StoreLink | None, counters: Counters) -> None:
+        self.host = host
+        self._link = link
+        self._counters = counters
+
+    def num_near(self, owners: Sequence[Owner], digests: Sequence[bytes]) -> int:
+        """How many leading pages lie in host memory."""
+        total = 0
+        for space, start, end in _runs(owners):
+            total += self.host.num_leading(space, digests[start:end])
+            if total < end:
+                break
+        return total
+
+    def near(self, pages: Sequence[KnownPage]) -> list[Value]:
+        """The values of leading pages in host memory."""
+        values: list[Value] = []
+        for space, start, end in _runs([page.owner for page in pages]):
+            values += self.host.get(space, [page.digest for page in pages[start:end]])
+            if len(values) < end:
+                break
+        return values
+
+    def keep(self, pages: Sequence[KnownPage], values: Sequence[bytes]) -> None:
+        """Put values into host memory."""
+        for space, start, end in _runs([page.owner for page in pages]):
+            pairs = zip(pages[start:end], values[start:end], strict=True)
+            self.host.put(space, [(page.digest, value) for page, value in pairs])
+
+    def forget(self, page: KnownPage) -> None:
+        """Drop a value from host memory."""
+        self.host.forget(_host_space(page.owner), [page.digest])
+
+    def has_store(self) -> bool:
+        """Whether the KV Redis would be asked now."""
+        return self._link is not None and self._link.can_call()
+
+    def far(self, spaces: Sequence[bytes], digests: Sequence[bytes], timeout_s: float) -> list[bytes]:
+        """The leading values that the KV Redis holds in these namespaces. Raises StoreFailed."""
+        if self._link is None:
+            raise StoreFailed(MissCause.NO_STORE)
+        names = [value_name(space, digest) for space, digest in zip(spaces, digests, strict=True)]
+        with self._link.within(timeout_s) as client:
+            found = cast("list[bytes | None]", client.mget(names))
+        values: list[bytes] = []
+        for value in found:
+            if value is None:
+                break
+            values.append(value)
+        self._counters.add("read_bytes", "store", sum(map(len, values)))
+        return values
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+
+
+def _host_space(owner: Owner) -> bytes:
+    return owner.tenant_id.encode()
+
+
+def _runs(owners: Sequence[Owner]) -> Iterator[tuple[bytes, int, int]]:
+    """Host namespace, start and end of neighbours in the same: a public prefix, then the tenant's own."""
+    start = 0
+    for space, group in groupby(owners, _host_space):
+        end = start + sum(1 for _ in group)
+        yield space, start, end
+        start = end

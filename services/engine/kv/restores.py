@@ -1,0 +1,180 @@
+"""Sequences whose pages are being loaded: what the step loop knows of them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from services.engine.block_manager import PAGE_SIZE, BlockManager
+from services.engine.kv.counters import Counters
+from services.engine.kv.jobs import LoadJob, WantedPage, wanted_page
+from services.engine.kv.load_cost import LoadCost
+from services.engine.kv.miss_cause import MissCause
+from services.engine.kv.page_source import PageSource
+from services.engine.page_table import PageTable
+from services.engine.sequence import Sequence, State
+
+SAYS_NOTHING_OF_THE_STORE = frozenset(
+    {
+        MissCause.STORE_UNAVAILABLE,
+        MissCause.STORE_SLOW,
+        MissCause.STORE_FULL,
+        MissCause.STORE_REFUSED,
+        MissCause.LOAD_TOO_DEAR,
+        MissCause.LEASE_EXPIRED,
+        MissCause.NO_STORE,
+        MissCause.CANCELLED,
+        MissCause.LOAD_FAILED,
+    }
+)
+"""Misses after which the page may well be in the KV Redis as the lease says."""
+
+
+class LoadQueue(Protocol):
+    """What takes jobs: `Loader`."""
+
+    source: PageSource
+    cost: LoadCost
+
+    def load(self, job: LoadJob) -> None:
+        """Hand a job over."""
+
+
+class Restores:
+    """Not thread-safe: used by the step loop alone."""
+
+    def __init__(
+        self,
+        blocks: BlockManager,
+        loader: LoadQueue,
+        counters: Counters,
+        prefill_token_s: Callable[[], float],
+        *,
+        max_load_s: float,
+        always_load: bool,
+    ) -> None:
+        """`prefill_token_s`: what computing a token takes; 0 where that is unknown."""
+        self._blocks, self._loader, self._counters = blocks, loader, counters
+        self._prefill_token_s = prefill_token_s
+        self._max_load_s, self._always_load = max_load_s, always_load
+        self._jobs: dict[Sequence, LoadJob] = {}
+        self._digests: set[bytes] = set()
+        """Of all pages that are being loaded."""
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def tables(self) -> Iterator[PageTable]:
+        """Of sequences that ended while their pages were loaded."""
+        return (sequence.table for sequence in self._jobs if sequence.state is State.FINISHED)
+
+    def is_loading_for(self, sequence: Sequence) -> bool:
+        """Whether the page that the sequence would have to compute first is being loaded for another."""
+        if not self._digests or not sequence.owner.salt:
+            return False
+        num_cached = self._blocks.num_cached_pages(sequence.table, sequence.tokens)
+        if num_cached >= (len(sequence.tokens) - 1) // PAGE_SIZE:
+            return False
+        return sequence.table.digests(sequence.tokens, num_cached + 1)[num_cached] in self._digests
+
+    def begin(self, sequence: Sequence) -> bool:
+        """Have what is stored of an admitted sequence loaded into its pages, if that is quicker than computing.
+
+        Whether loading has begun; then the pages beyond those reused are the loader's until `ended`.
+        """
+        if sequence.kv.has_tried or not sequence.owner.salt:
+            return False
+        sequence.kv.has_tried = True
+        first, limit = sequence.table.num_known, (len(sequence.tokens) - 1) // PAGE_SIZE
+        num_near, num_far = self._num_to_load(sequence, first, limit)
+        prefill_page_s = self._prefill_page_s()
+        prefill_s = prefill_page_s * (num_near + num_far)
+        if num_near + num_far and self._loader.cost.seconds(num_near, num_far) >= prefill_s:
+            self._missed(sequence, MissCause.LOAD_TOO_DEAR)
+            return False
+        if not num_near + num_far:
+            return False
+        self._hand_over(sequence, first, first + num_near + num_far, prefill_page_s)
+        return True
+
+    def abandon(self, sequence: Sequence) -> None:
+        """The sequence has ended; its pages stay until the loader lets go of them."""
+        self._jobs[sequence].is_cancelled = True
+
+    def ended(self, job: LoadJob) -> None:
+        """Take back what the loader had: pages that were loaded count as computed."""
+        sequence = job.sequence
+        del self._jobs[sequence]
+        self._digests.difference_update(wanted.known.digest for wanted in job.pages)
+        self._counters.add("hit_pages", "host", job.num_host)
+        self._counters.add("hit_pages", "store", job.num_store)
+        self._counters.add("load_seconds", "", job.seconds)
+        if sequence.state is State.FINISHED:
+            self._counters.add("misses", job.miss_cause or "", job.miss_cause is not None)
+            self._blocks.release(sequence.table)
+            return
+        first = sequence.table.num_known
+        sequence.num_computed = (first + job.num_loaded) * PAGE_SIZE
+        self._blocks.commit(sequence.table, sequence.tokens, sequence.num_computed)
+        self._account(sequence, job, first)
+
+    def _account(self, sequence: Sequence, job: LoadJob, first: int) -> None:
+        kv = sequence.kv
+        kv.host_tokens = _within(sequence.num_prompt, first, job.num_host)
+        kv.store_tokens = _within(sequence.num_prompt, first + job.num_host, job.num_store)
+        kv.load_s = job.seconds
+        sequence.num_cached = kv.pool_tokens + kv.host_tokens + kv.store_tokens
+        if job.miss_cause is not None:
+            self._missed(sequence, job.miss_cause)
+            if job.miss_cause not in SAYS_NOTHING_OF_THE_STORE:
+                kv.num_stored = min(kv.num_stored_pages, first + job.num_loaded)
+                kv.replaces = job.miss_cause is not MissCause.NOT_FOUND
+
+    def _prefill_page_s(self) -> float:
+        page_s = PAGE_SIZE * self._prefill_token_s()
+        return page_s if page_s and not self._always_load else math.inf
+
+    def _num_to_load(self, sequence: Sequence, first: int, limit: int) -> tuple[int, int]:
+        """How many pages from `first` on lie in host memory, and after them in the KV Redis."""
+        if first >= limit:
+            return 0, 0
+        digests = sequence.table.digests(sequence.tokens, limit)[first:limit]
+        num_near = self._loader.source.num_near([sequence.table.owner_of(at) for at in range(first, limit)], digests)
+        num_far = max(0, min(limit, sequence.kv.num_stored_pages) - first - num_near)
+        if num_far and (cause := self._obstacle(sequence)) is not None:
+            self._missed(sequence, cause)
+            return num_near, 0
+        return num_near, num_far
+
+    def _obstacle(self, sequence: Sequence) -> MissCause | None:
+        if sequence.kv.has_expired():
+            return MissCause.LEASE_EXPIRED
+        return None if self._loader.source.has_store() else MissCause.STORE_UNAVAILABLE
+
+    def _hand_over(self, sequence: Sequence, first: int, end: int, prefill_page_s: float) -> None:
+        pages, may_ask = [], self._obstacle(sequence) is None
+        for index in range(first, end):
+            known = wanted_page(sequence.table, sequence.tokens, index, sequence.table.pages[index])
+            is_stored = may_ask and index < sequence.kv.num_stored_pages
+            pages.append(WantedPage(known, sequence.kv.space_of(known.owner) if is_stored else b""))
+        self._digests.update(wanted.known.digest for wanted in pages)
+        job = LoadJob(
+            sequence=sequence,
+            pages=pages,
+            to_zero=frozenset(self._blocks.take_pages_to_zero([wanted.known.page for wanted in pages])),
+            deadline_s=time.monotonic() + min(self._max_load_s, prefill_page_s * len(pages)),
+            prefill_page_s=prefill_page_s,
+        )
+        self._jobs[sequence] = job
+        self._loader.load(job)
+
+    def _missed(self, sequence: Sequence, cause: MissCause) -> None:
+        sequence.kv.miss_cause = cause
+        self._counters.add("misses", cause)
+
+
+def _within(num_prompt: int, first_page: int, num_pages: int) -> int:
+    """How many tokens of the prompt so many pages hold."""
+    return max(0, min(num_prompt, (first_page + num_pages) * PAGE_SIZE) - first_page * PAGE_SIZE)
