@@ -75,10 +75,10 @@ class Server:
 
 
 @asynccontextmanager
-async def engine_server(model: LoadedModel, **config: object) -> AsyncIterator[Server]:
+async def engine_server(model: LoadedModel, kv_url: str = "", **config: object) -> AsyncIterator[Server]:
     """Serve `model`; on leaving, what still runs is ended, and no page may be left in use."""
     mesh = MeshConfig()
-    engine = Engine(model, EngineConfig(threads=1, **config))  # type: ignore[arg-type]
+    engine = Engine(model, EngineConfig(threads=1, **config), kv_url)  # type: ignore[arg-type]
     servicer = EngineServicer(drain_grace_s=5.0)
 
     class Service:
@@ -114,12 +114,14 @@ def submit(
     deadline_unix_us: int = 0,
     model: common_pb2.ModelIdentity | None = None,
     policy: common_pb2.Policy | None = None,
+    kv: common_pb2.KvLease | None = None,
+    tenant_id: str = "tenant",
     **sampling: object,
 ) -> engine_pb2.Submit:
     params = {"temperature": 0.0, "max_tokens": 8, "ignore_eos": True, **sampling}
     return engine_pb2.Submit(
         sequence_id=sequence_id,
-        tenant_id="tenant",
+        tenant_id=tenant_id,
         token_ids=token_ids,
         sampling=common_pb2.SamplingParams(**params),  # type: ignore[arg-type]
         constraint=constraint,
@@ -128,6 +130,7 @@ def submit(
         delivered_token_ids=delivered,
         model=model,
         policy=policy,
+        kv=kv,
     )
 
 

@@ -36,6 +36,7 @@ class DeadlineSocket:
     def __init__(self, inner: socket.socket, deadline: Deadline) -> None:
         self._inner = inner
         self._deadline = deadline
+        self._timeout_s: float | None = None
 
     def recv(self, size: int) -> bytes:
         self._wait()
@@ -45,8 +46,9 @@ class DeadlineSocket:
         self._wait()
         self._inner.sendall(data)  # its timeout is for all of the data
 
-    def settimeout(self, _timeout_s: float | None) -> None:
-        """The deadline alone counts."""
+    def settimeout(self, timeout_s: float | None) -> None:
+        """Wait less than until the deadline; 0: not at all, which is how redis-py looks whether there is something."""
+        self._timeout_s = timeout_s
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -54,7 +56,8 @@ class DeadlineSocket:
     def _wait(self) -> None:
         if self._deadline.has_passed():
             raise TimeoutError("the time for this call is over")
-        self._inner.settimeout(self._deadline.remaining_s())
+        left_s = self._deadline.remaining_s()
+        self._inner.settimeout(left_s if self._timeout_s is None else min(left_s, self._timeout_s))
 
 
 class _WithDeadline(_Base):

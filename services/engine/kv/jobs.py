@@ -71,6 +71,8 @@ class SaveJob:
     """They are about to be taken for something else in the pool."""
     replaces: bool = False
     """What the KV Redis holds under these names is known to be of no use."""
+    num_written: int = 0
+    """Pages that the KV Redis has taken."""
 
     @property
     def num_pages(self) -> int:

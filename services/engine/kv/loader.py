@@ -185,6 +185,7 @@ class Loader:
             asked, pages = pages[num_near:][: self._chunk_pages], pages[num_near + self._chunk_pages :]
             spaces = [job.kv.space_of(page.owner) for page in asked]
             values = self.source.far(spaces, [page.digest for page in asked], PREFETCH_PATIENCE_S) if asked else []
+            values = list(takewhile(lambda value: len(value) == self._port.value_bytes, values))
             self.source.keep(asked[: len(values)], values)
             self._counters.add("prefetched_pages", "", len(values))
             if len(values) < len(asked):

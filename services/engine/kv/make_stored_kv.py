@@ -56,7 +56,7 @@ def make_stored_kv(
     breaker = BreakerConfig(failure_threshold=config.breaker_failures, open_s=config.breaker_open_ms / 1000)
     read_link, write_link = (StoreLink(kv_url, breaker) if kv_url else None for _ in range(2))
     counters = Counters()
-    source = PageSource(HostTier(config.host_bytes), read_link, counters)
+    source = PageSource(HostTier(config.host_bytes, packing=port.packing), read_link, counters)
     loader = Loader(port, source, LoadCost(port.value_bytes), counters, blocks.knows)
     saver = Saver(port, source, write_link, counters, timeout_s=config.store_timeout_ms / 1000)
     restores = Restores(

@@ -11,6 +11,8 @@ import numpy as np
 import stagemesh
 from services.engine.block_manager import KnownPage
 from services.engine.kernels.native.page_io import PageIo, Payload
+from services.engine.kv.exponent_packing import ExponentPacking
+from services.engine.kv.host_tier import Packing
 from services.engine.kv.miss_cause import MissCause
 from services.engine.kv.page_codec import PageCodec, Value, layout_of
 from services.engine.kv.page_header import HEADER_BYTES, PageName, PageOrigin
@@ -28,6 +30,10 @@ class PagePort(Protocol):
     @property
     def value_bytes(self) -> int:
         """Size of a page as bytes."""
+
+    @property
+    def packing(self) -> Packing | None:
+        """How values can lie in host memory in fewer bytes."""
 
     def export_pages(self, pages: Sequence[KnownPage]) -> list[bytes | None]:
         """The values of held pages; None for one that must not be stored, because it holds what is no number."""
@@ -50,11 +56,16 @@ class NativePort:
     ) -> None:
         """`format_` is one of `io.formats`."""
         self._io, self._identity, self._format, self._zero = io, identity, format_, zero
+        self._layout = layout_of(io.shape, format_)
         self._codec = lru_cache(MAX_CODECS)(self._new_codec)
 
     @property
     def value_bytes(self) -> int:
         return HEADER_BYTES + self._io.page_bytes(self._format)
+
+    @property
+    def packing(self) -> Packing | None:
+        return ExponentPacking(self._io.library, self._layout) if self._format == "bfloat16" else None
 
     def export_pages(self, pages: Sequence[KnownPage]) -> list[bytes | None]:
         values = np.empty((len(pages), self.value_bytes), np.uint8)
@@ -89,7 +100,7 @@ class NativePort:
             precision=owner.precision,
             engine_version=f"{stagemesh.__version__}/{NUMERICS}",
         )
-        return PageCodec(self._io.library, origin, layout_of(self._io.shape, self._format))
+        return PageCodec(self._io.library, origin, self._layout)
 
 
 def _name(known: KnownPage) -> PageName:

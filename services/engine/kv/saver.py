@@ -81,7 +81,7 @@ class Saver:
             try:
                 self._save(job)
             except StoreFailed as failed:
-                self._counters.add("saves_dropped", failed.cause, job.num_pages)
+                self._counters.add("saves_dropped", failed.cause, job.num_pages - job.num_written)
             except Exception:
                 log.exception("storing pages failed", num_pages=job.num_pages)
                 self._counters.add("saves_dropped", "SAVE_FAILED", job.num_pages)
@@ -118,6 +118,7 @@ class Saver:
                 for known, value, space in zip(job.pages, values, job.spaces, strict=False)
             ][: len(written)]
             published = publish(client, job.lease, pages, first_page=job.first_page)
+            job.num_written = len(written)
             self._counters.add("saved_pages", "", published.entered)
             self._counters.add("saved_bytes", "", sum(page.num_bytes for page in pages))
             self._counters.add("saves_dropped", published.refusal, len(pages) if published.refusal else 0)

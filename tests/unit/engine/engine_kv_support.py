@@ -41,6 +41,10 @@ class FakePort:
     def value_bytes(self) -> int:
         return VALUE_BYTES
 
+    @property
+    def packing(self) -> None:
+        return None
+
     def export_pages(self, pages: Sequence[KnownPage]) -> list[bytes | None]:
         for known in pages:
             assert self._at(known).tolist() == list(known.tokens), "a held page has changed"
