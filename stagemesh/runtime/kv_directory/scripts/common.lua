@@ -88,6 +88,7 @@ local function pin(space, digest, until_s)
   local pinned = tonumber(redis.call('HGET', space .. 'sums', 'pinned') or 0)
   if pinned + bytes > limit('pinned_bytes') then return 0 end
   redis.call('ZADD', space .. 'pins', until_s, digest)
+  keep(space .. 'pins', until_s - now + INDEX_SLACK_S)
   redis.call('ZINCRBY', space .. 'order', PROTECTED, digest)
   redis.call('HINCRBY', space .. 'sums', 'pinned', whole(bytes))
   return 1

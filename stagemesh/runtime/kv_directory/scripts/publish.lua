@@ -20,6 +20,17 @@ if erasures(lease[1]) ~= lease[2] or erasures(lease[3]) ~= lease[4] then return 
 local holder = space == home and lease[1] or ''
 local held = space .. 'held:' .. holder
 
+-- A page whose value was written again in another size, e.g. another format.
+local function resized(digest, old, worth, tags, new)
+  if new == old then return old end
+  local until_s = redis.call('ZSCORE', space .. 'pins', digest)
+  unpin(space, digest)
+  count(space, new - old)
+  write_page(space, digest, new, worth, tags)
+  if until_s then pin(space, digest, until_s) end
+  return new
+end
+
 sweep(space, MAX_SWEPT)
 local expires_s = math.floor(now) + ttl_s
 local entered, known, missing, full = {}, 0, 0, 0
@@ -36,6 +47,7 @@ for at = 9, #ARGV, 2 do
   else
     if bytes then
       known = known + 1
+      bytes = resized(digest, bytes, worth, tags, footprint(num_bytes))
     else
       bytes, worth, tags = footprint(num_bytes), horizon_s, ''
       count(space, bytes)

@@ -16,6 +16,11 @@ if redis.call('EXISTS', space .. 'pages') == 0 and used(space) > 0 then -- the i
   redis.call('DEL', space .. 'order', space .. 'expiry', space .. 'pins', space .. 'sums')
   wrong = wrong + 1
 end
-if redis.call('ZCARD', SPACES) == 0 then redis.call('DEL', BYTES) end
+if cursor == '0' then
+  local total, spaces = 0, redis.call('ZRANGE', SPACES, 0, -1, 'WITHSCORES')
+  for i = 2, #spaces, 2 do total = total + tonumber(spaces[i]) end
+  local ttl_s = redis.call('TTL', SPACES)
+  if total > 0 then redis.call('SET', BYTES, whole(total), 'EX', math.max(1, ttl_s)) else redis.call('DEL', BYTES) end
+end
 evict(space, max)
 return {next, wrong}
