@@ -23,6 +23,13 @@ ALL_BASES = PREFIX + b"{root}:kb-bases"
 """`[tenant, name]` of all bases, which a starting process makes ready."""
 
 
+def tenant_key(kind: bytes, tenant_id: str, *parts: str) -> bytes:
+    """A key of one tenant, in the tenant's slot, that no other tenant, kind or part can meet."""
+    tenant = tenant_id.encode()
+    digest = hashlib.blake2b(tenant, digest_size=8).hexdigest().encode()
+    return PREFIX + b"{" + digest + b"}:" + kind + b":" + netstrings(tenant, *(part.encode() for part in parts))
+
+
 @dataclass(frozen=True)
 class BaseKeys:
     """Keys of one base of one tenant."""
@@ -30,22 +37,17 @@ class BaseKeys:
     tenant_id: str
     name: str
 
-    def _key(self, kind: bytes, *parts: str) -> bytes:
-        tenant = self.tenant_id.encode()
-        digest = hashlib.blake2b(tenant, digest_size=8).hexdigest().encode()
-        return PREFIX + b"{" + digest + b"}:" + kind + b":" + netstrings(tenant, *(part.encode() for part in parts))
-
     def bases(self) -> bytes:
-        return self._key(b"kb-bases")
+        return tenant_key(b"kb-bases", self.tenant_id)
 
     def base(self) -> bytes:
-        return self._key(b"kb", self.name)
+        return tenant_key(b"kb", self.tenant_id, self.name)
 
     def lock(self) -> bytes:
-        return self._key(b"kb-lock", self.name)
+        return tenant_key(b"kb-lock", self.tenant_id, self.name)
 
     def part(self, sha256: str, number: int) -> bytes:
-        return self._key(b"kb-file", self.name, sha256, str(number))
+        return tenant_key(b"kb-file", self.tenant_id, self.name, sha256, str(number))
 
     def folder(self) -> str:
         """A file name that no other base has."""

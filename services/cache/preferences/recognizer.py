@@ -1,0 +1,89 @@
+"""Which of a user's sentences are standing wishes. Patterns alone: the same text always gives the same, and why."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from services.cache.preferences import chinese, english
+from services.cache.preferences.hostile import hostility
+from stagemesh.runtime.kv_keys import netstrings
+
+MAX_TEXT_CHARS = 8_000
+MAX_SENTENCES = 40
+MAX_WISHES = 8
+
+_SENTENCE_ENDS = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
+_HAN = re.compile("[㐀-鿿]")
+_OPPOSITE = {"always": "never", "never": "always"}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One standing wish, as it was said once."""
+
+    text: str
+    rule: str
+    polarity: str
+    normalized: str
+
+    @property
+    def wish_id(self) -> str:
+        return _id(self.polarity, self.normalized)
+
+    @property
+    def opposite_id(self) -> str:
+        """Of the wish that this one revokes."""
+        return _id(_OPPOSITE[self.polarity], self.normalized)
+
+
+def wishes(text: str, max_chars: int) -> list[Wish]:
+    """The wishes in a message, each once; sentences that are hostile or longer than `max_chars` are none."""
+    found: dict[str, Wish] = {}
+    for sentence in sentences(text):
+        wish = recognize(sentence) if len(sentence) <= max_chars else None
+        if wish is not None and not hostility(sentence):
+            found.setdefault(wish.wish_id, wish)
+    return list(found.values())[:MAX_WISHES]
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Each in one line, full-width forms and invisible characters folded; bounded."""
+    for part in _SENTENCE_ENDS.split(text[:MAX_TEXT_CHARS])[:MAX_SENTENCES]:
+        if sentence := one_line(part):
+            yield sentence
+
+
+def recognize(sentence: str) -> Wish | None:
+    """The wish that one sentence is, if it is one."""
+    language = chinese if _HAN.search(sentence) else english
+    plain = unicodedata.normalize("NFKC", sentence).replace("’", "'")
+    if not language.can_be_wish(plain):
+        return None
+    plain = plain.rstrip(" .!?;。！？；")
+    for rule, polarity, pattern in language.RULES:
+        if pattern.search(plain):
+            normalized = language.normalized(plain)
+            return Wish(sentence, rule, polarity, normalized) if normalized else None
+    return None
+
+
+def one_line(text: str) -> str:
+    """Without control and invisible characters, white space collapsed."""
+    visible = "".join(" " if _is_space(char) else char for char in text if not _is_invisible(char))
+    return " ".join(visible.split())
+
+
+def _is_space(char: str) -> bool:
+    return unicodedata.category(char) in {"Cc", "Zs", "Zl", "Zp"}
+
+
+def _is_invisible(char: str) -> bool:
+    return unicodedata.category(char) in {"Cf", "Co", "Cs", "Cn"}
+
+
+def _id(polarity: str, normalized: str) -> str:
+    return hashlib.blake2b(netstrings(polarity.encode(), normalized.encode()), digest_size=8).hexdigest()
