@@ -6,6 +6,7 @@ from pydantic import Field
 
 from services.cache.knowledge.config import KnowledgeConfig
 from services.cache.kv_config import KvConfig
+from services.cache.preferences.config import PreferencesConfig
 from stagemesh.runtime.config import Section
 
 
@@ -54,3 +55,5 @@ class CacheConfig(Section):
     """What became of requests is written down together, this often."""
     knowledge: KnowledgeConfig = KnowledgeConfig()
     """Documents that answers may draw on."""
+    preferences: PreferencesConfig = PreferencesConfig()
+    """What users keep asking for."""

@@ -14,6 +14,8 @@ from services.cache.knowledge.part import Knowledge
 from services.cache.kv_erasure import KvErasure
 from services.cache.kv_lookup import KV_WORDS, KvLookup
 from services.cache.kv_upkeep import KvUpkeep
+from services.cache.preferences.servicer import PreferenceServicer
+from services.cache.preferences.store import PreferenceStore
 from services.cache.public_prefixes import PublicPrefixes
 from services.cache.redis_guard import SESSION_STORE, RedisGuard, Words
 from services.cache.reports import Reports
@@ -21,7 +23,14 @@ from services.cache.servicer import CacheServicer
 from services.cache.session_store import SessionStore
 from services.cache.usage_log import UsageLog
 from services.cache.usage_store import UsageStore
-from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc, knowledge_pb2, knowledge_pb2_grpc
+from stagemesh.api.cache.v1 import (
+    cache_pb2,
+    cache_pb2_grpc,
+    knowledge_pb2,
+    knowledge_pb2_grpc,
+    preferences_pb2,
+    preferences_pb2_grpc,
+)
 from stagemesh.api.tokenizer.v1.tokenizer_pb2_grpc import TokenizerServiceStub
 from stagemesh.runtime import redis_client
 from stagemesh.runtime.breaker import BreakerConfig
@@ -51,6 +60,7 @@ class CacheService:
     service_names: Sequence[str] = (
         cache_pb2.DESCRIPTOR.services_by_name["CacheService"].full_name,
         knowledge_pb2.DESCRIPTOR.services_by_name["KnowledgeService"].full_name,
+        preferences_pb2.DESCRIPTOR.services_by_name["PreferenceService"].full_name,
     )
 
     def __init__(
@@ -84,11 +94,16 @@ class CacheService:
         lookup = KvLookup(directory, self._kv_guard, config, self._prefixes, self._upkeep.ask)
         reports = Reports(usage, self._guard, directory, self._kv_guard, config, store.root)
         erasure = KvErasure(directory, self._kv_guard, config, store.root)
-        self._servicer = CacheServicer(store, self._guard, config, lookup, erasure, self._log, reports, usage)
+        preferences = PreferenceStore(self._client, config.preferences)
+        self._preferences = PreferenceServicer(preferences, self._guard, config)
+        self._servicer = CacheServicer(
+            store, self._guard, config, lookup, erasure, self._log, reports, usage, preferences
+        )
         self._knowledge = Knowledge(connect(ledger_url, config), new_guard(config), config, state_dir)
 
     def register(self, server: grpc.aio.Server) -> None:
         cache_pb2_grpc.add_CacheServiceServicer_to_server(self._servicer, server)
+        preferences_pb2_grpc.add_PreferenceServiceServicer_to_server(self._preferences, server)
         knowledge_pb2_grpc.add_KnowledgeServiceServicer_to_server(self._knowledge.servicer(), server)
 
     async def start(self) -> None:

@@ -12,6 +12,8 @@ from services.cache.kv_erasure import KvErasure
 from services.cache.kv_lookup import KvLookup
 from services.cache.lease import parse_lease_id
 from services.cache.limits import check_id, check_turn, decode_page_token, encode_page_token, page_size
+from services.cache.preferences.keys import UserKeys
+from services.cache.preferences.store import PreferenceStore
 from services.cache.redis_guard import RedisGuard
 from services.cache.reports import Reports
 from services.cache.session import Opened, StoredSession, Turn
@@ -40,6 +42,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         log: UsageLog,
         reports: Reports,
         usage: UsageStore,
+        preferences: PreferenceStore,
     ) -> None:
         self._store = store
         self._guard = guard
@@ -49,6 +52,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         self._usage_log = log
         self._reports = reports
         self._usage = usage
+        self._preferences = preferences
         self._lookup_s = config.redis_budget_ms / 1000
         self._open_s = config.session_budget_ms / 1000
         self._change_s = config.commit_budget_ms / 1000
@@ -141,6 +145,8 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
                 await self._usage_log.flush()
                 erased = await self._forget_user(tenant_id, user_id)
                 await self._erasure.user(tenant_id, user_id)
+                preferences = self._preferences.forget(UserKeys(tenant_id, user_id))
+                await self._guard.call(preferences, self._change_s)
             case _:
                 raise InvalidRequest("MISSING_ID", "name the session or the user to forget", field="what")
         log.info("forgot", what=request.WhichOneof("what"), sessions=erased)

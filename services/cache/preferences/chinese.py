@@ -41,7 +41,7 @@ def can_be_wish(sentence: str) -> bool:
 
 
 def normalized(sentence: str) -> str:
-    """What is left without the words that only make it a wish: "请始终用电子发票" and "以后都给我开电子发票" are both 电子发票."""
+    """What is left without the words that only make it a wish: 请始终用电子发票 and 以后都给我开电子发票 are one."""
     text = sentence
     for pattern in (_LEADING, _TRAILING):
         while (shorter := pattern.sub("", text, count=1)) != text:

@@ -33,7 +33,7 @@ RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("en-always", "always", rf"{_ALWAYS},? (?:please )?(?!the same|i\b|we\b|you\b|it\b|they\b|he\b|she\b)\S"),
         ("en-always", "always", rf"{_ALWAYS},? {_I_WANT} "),
         ("en-always", "always", rf"{_YOU} (?:please )?{_ALWAYS} "),
-        ("en-always", "always", rf"(?:i|we)(?: would|'d)? always (?:want|need|like|prefer|expect) "),
+        ("en-always", "always", r"(?:i|we)(?: would|'d)? always (?:want|need|like|prefer|expect) "),
         ("en-always", "always", rf"{_I_WANT} .*\b{_ALWAYS}$"),
         ("en-always", "always", rf"{_DO} .*\b{_ALWAYS}$"),
         ("en-always", "always", r".*\b(?:should|must|has to|have to|needs to) always (?:be|come|have|use) "),
@@ -43,13 +43,14 @@ RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
 """Name, polarity, and what a sentence must begin with. Facts ("I always get an error") fit none of them."""
 
 _ASKS = re.compile(rf"^{_POLITE}(?:can|could|would|will) you\b", re.IGNORECASE)
-_EMPTY_WORDS = frozenset(
-    "a again all also always am an and any anymore are as at be but by call can choose could default deliver do don dont "
+_EMPTY = (
+    "a again all also always am an and any anymore are as at be but by can choose could default deliver do don dont "
     "each ever every expect for from future generally get give going forward have hello here hi i if in include insist "
     "is issue it keep kindly like ll m make may me more much must my need never no not now of on only ought our please "
     "pls prefer provide put really receive remember rule send should show so sure t that the them these this time to "
-    "us use want was we will wish with would you your".split()
+    "us use want was we will wish with would you your"
 )
+_EMPTY_WORDS = frozenset(_EMPTY.split())
 
 
 def can_be_wish(sentence: str) -> bool:

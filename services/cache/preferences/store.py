@@ -79,7 +79,7 @@ class PreferenceStore:
 
     async def delete(self, keys: UserKeys, preference_id: str) -> int:
         """One preference; gives how many there were."""
-        return int(cast("int", await self._client.hdel(keys.wishes(), preference_id)))
+        return await self._client.hdel(keys.wishes(), preference_id)
 
     async def forget(self, keys: UserKeys) -> int:
         """All that is known of a user's preferences; gives how many there were."""

@@ -24,7 +24,14 @@ SAME = [
         "Ｐｌｅａｓｅ ａｌｗａｙｓ ｕｓｅ electronic invoices",
     ],
     ["Never call me on weekends", "Please don't call me on weekends anymore", "You must never call me on weekends."],
-    ["请始终用电子发票", "以后都给我开电子发票。", "请每次都使用电子发票！", "我更喜欢电子发票", "今后请开具电子的发票", "默认用电子发票吧"],
+    [
+        "请始终用电子发票",
+        "以后都给我开电子发票。",
+        "请每次都使用电子发票！",
+        "我更喜欢电子发票",
+        "今后请开具电子的发票",
+        "默认用电子发票吧",
+    ],
     ["请不要再给我打电话", "以后别再给我打电话了", "千万不要给我打电话"],
 ]
 NO_WISH = [
@@ -114,7 +121,9 @@ def test_wishes_are_found_within_a_longer_message_in_one_line_each() -> None:
     text = "Hello!\nWhere is my parcel? Please always   send\tme electronic invoices. 另外，请始终用中文回答。谢谢！"
     assert [wish.text for wish in wishes(text, 160)] == ["Please always send me electronic invoices."]
     found = wishes("你好！以后都用中文回答。请问包裹在哪里？", 160)
-    assert [(wish.text, wish.rule, wish.normalized) for wish in found] == [("以后都用中文回答。", "zh-always", "中文回答")]
+    assert [(wish.text, wish.rule, wish.normalized) for wish in found] == [
+        ("以后都用中文回答。", "zh-always", "中文回答")
+    ]
 
 
 def test_a_long_sentence_is_no_wish() -> None:
