@@ -47,7 +47,7 @@ class SessionCommits:
             request_id=job.request_id,
             model=prompt.model,
             base_version=prompt.session_version,
-            messages=[*job.request.chat.messages, common_pb2.ChatMessage(role="assistant", content=output.text)],
+            messages=[*prompt.placed.messages, common_pb2.ChatMessage(role="assistant", content=output.text)],
             token_ids=[*prompt.token_ids, *output.token_ids] if output.engine_text else [],
             lease_id=prompt.lease.lease_id,
         )

@@ -19,6 +19,8 @@ class RouteConfig(Section):
     """Output tokens when the request names no limit."""
     ttft_target_ms: int = Field(default=1_000, ge=1)
     """Target for the time to the first token."""
+    knowledge: str = ""
+    """Knowledge base of requests that name none, where their tenant has it; its passages are added to the prompt."""
 
 
 def _routes() -> dict[str, RouteConfig]:
@@ -27,6 +29,21 @@ def _routes() -> dict[str, RouteConfig]:
         "doc-analyze": RouteConfig(max_concurrency=8, max_tokens=1_024, ttft_target_ms=10_000),
         "code-complete": RouteConfig(max_concurrency=16, max_tokens=256, ttft_target_ms=500),
     }
+
+
+class PassagesConfig(Section):
+    """Passages of knowledge bases in prompts."""
+
+    tenants: dict[str, str] = Field(default_factory=dict)
+    """Knowledge base by tenant, for requests that name none; it goes before that of the route class."""
+    max_passages: int = Field(default=4, ge=1, le=32)
+    """Passages that are added to one request."""
+    max_tokens: int = Field(default=768, ge=1)
+    """Tokens of the passages that are added to one request."""
+    max_session_passages: int = Field(default=16, ge=1)
+    """Passages that stand in one session; beyond it its later turns add none."""
+    timeout_s: float = Field(default=0.25, gt=0)
+    """Budget of one search; then the answer goes without passages and is marked."""
 
 
 class GatewayConfig(Section):
@@ -61,6 +78,10 @@ class GatewayConfig(Section):
     """Budget of one call to the cache; then the request runs cold."""
     session_timeout_s: float = Field(default=0.5, gt=0)
     """For the stored conversation: without it the answer lacks its context, so it is worth more waiting."""
+    knowledge: PassagesConfig = PassagesConfig()
+    """Passages of knowledge bases in prompts."""
+    preferences: bool = True
+    """Learn what users keep asking for, and add it to their prompts."""
     validator_timeout_s: float = Field(default=5.0, gt=0)
     """Budget of one verdict; then the answer is marked unvalidated."""
     corrector_timeout_s: float = Field(default=30.0, gt=0)

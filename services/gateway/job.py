@@ -15,6 +15,7 @@ from services.gateway.config import GatewayConfig, RouteConfig
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.errors import Exhausted, InvalidRequest, NotFound
+from stagemesh.runtime.knowledge import NO_BASE, check_base_name
 from stagemesh.runtime.mesh_config import MeshConfig, SamplingDefaults
 
 ROLES = frozenset({"system", "user", "assistant"})
@@ -85,6 +86,7 @@ def make_job(tenant_id: str, request: gateway_pb2.InferenceRequest, mesh: MeshCo
         )
     _check_identifiers(request)
     _check_input(request)
+    _check_knowledge(request)
     _check_sampling(request.sampling, config)
     _check_anchors(request)
     filled = gateway_pb2.InferenceRequest()
@@ -199,6 +201,16 @@ def _check_input(request: gateway_pb2.InferenceRequest) -> None:
             )
         if not message.content and message.role == "user":
             raise InvalidRequest("EMPTY_INPUT", "the message has no content", field=f"{field}.content")
+
+
+def _check_knowledge(request: gateway_pb2.InferenceRequest) -> None:
+    if not request.knowledge or request.knowledge == NO_BASE:
+        return
+    check_base_name(request.knowledge)
+    if request.WhichOneof("input") == "prompt":
+        raise InvalidRequest(
+            "KNOWLEDGE_NEEDS_CHAT", "passages are added to `chat` messages, not to a `prompt`", field="knowledge"
+        )
 
 
 def _check_sampling(sampling: common_pb2.SamplingParams, config: GatewayConfig) -> None:

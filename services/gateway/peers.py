@@ -8,8 +8,9 @@ import grpc
 
 from services.gateway.detokenizer import DetokenizerLink
 from services.gateway.engines import Engines
+from services.gateway.passage_tokens import PassageTokens
 from services.gateway.placement import SessionEngines
-from stagemesh.api.cache.v1 import cache_pb2_grpc
+from stagemesh.api.cache.v1 import cache_pb2_grpc, knowledge_pb2_grpc, preferences_pb2_grpc
 from stagemesh.api.corrector.v1 import corrector_pb2_grpc
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2_grpc
 from stagemesh.api.validator.v1 import validator_pb2_grpc
@@ -22,6 +23,9 @@ class Peers:
     tokenizer: tokenizer_pb2_grpc.TokenizerServiceStub
     detokenizer: DetokenizerLink
     cache: cache_pb2_grpc.CacheServiceStub
+    knowledge: knowledge_pb2_grpc.KnowledgeServiceStub
+    preferences: preferences_pb2_grpc.PreferenceServiceStub
+    passage_tokens: PassageTokens
     validator: validator_pb2_grpc.ValidatorServiceStub
     corrector: corrector_pb2_grpc.CorrectorServiceStub
     engines: Engines
@@ -51,6 +55,9 @@ async def connect(config: MeshConfig) -> Peers:
         tokenizer=tokenizer_stub,
         detokenizer=DetokenizerLink(tokenizer_stub),
         cache=cache_pb2_grpc.CacheServiceStub(cache),
+        knowledge=knowledge_pb2_grpc.KnowledgeServiceStub(cache),
+        preferences=preferences_pb2_grpc.PreferenceServiceStub(cache),
+        passage_tokens=PassageTokens(tokenizer_stub),
         validator=validator_pb2_grpc.ValidatorServiceStub(validator),
         corrector=corrector_pb2_grpc.CorrectorServiceStub(corrector),
         engines=engines,

@@ -69,6 +69,9 @@ def _final(work: Work, outcome: common_pb2.Outcome.ValueType) -> gateway_pb2.Fin
     if work.prompt is not None:
         final.model.CopyFrom(work.prompt.model)
         final.cut_messages = work.prompt.cut_messages
+        final.knowledge = work.prompt.knowledge
+        final.passages.extend(work.prompt.placed.passages)
+        final.preferences.extend(work.prompt.placed.preferences)
         final.usage.prompt_tokens = len(work.prompt.token_ids)
         final.usage.session_tokens = work.prompt.session_tokens
         if finish := work.outputs[0].finish:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import grpc
 
 from services.gateway import stages
 from services.gateway.calls import call
 from services.gateway.config import GatewayConfig
+from services.gateway.gathering import gather, tokenize_placed
 from services.gateway.peers import Peers
 from services.gateway.placement import Placement, choose, describe
 from services.gateway.stages import StageLog
@@ -48,15 +50,24 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
     mode, model = mode_and_identity(engine, asked)
     placement = Placement()
     check = asyncio.create_task(_check_constraint(work, peers, config))
+    gathering = asyncio.create_task(gather(work, peers, config))
     try:
         session = None
         if job.request.session_id:
             session = await _open_session(work, model, mode, placement, peers, config)
-        prepared = await _tokenize(work, engine, session, peers, config)
+        additions = await gathering
+        turn = job.request.chat.messages
+        placed = additions.place(session.session.messages if session is not None else (), turn, config)
+        prepared, placed = await tokenize_placed(
+            placed, turn, work.log_stages, lambda chat: _tokenize(work, engine, session, chat, peers, config)
+        )
         lease = await _lease(work, model, session, prepared, peers, config)
+        additions.report(work.log_stages)
         await check
     finally:
         check.cancel()
+        gathering.cancel()
+        await asyncio.gather(check, gathering, return_exceptions=True)
     return Prompt(
         token_ids=list(prepared.token_ids),
         model=model,
@@ -68,6 +79,8 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
         session_version=session.session.version if session is not None else 0,
         session_known=session is not None,
         placement=placement,
+        knowledge=additions.knowledge,
+        placed=placed,
     )
 
 
@@ -88,6 +101,7 @@ async def _tokenize(
     work: Work,
     engine: engine_pb2.DescribeResponse,
     session: cache_pb2.OpenSessionResponse | None,
+    chat: Sequence[common_pb2.ChatMessage],
     peers: Peers,
     config: GatewayConfig,
 ) -> tokenizer_pb2.PrepareResponse:
@@ -98,7 +112,7 @@ async def _tokenize(
             f"max_tokens leaves no room for the prompt: the model's context holds {engine.context_length:,} tokens",
             field="sampling.max_tokens",
         )
-    request = _prepare_request(work, room, session)
+    request = _prepare_request(work, room, session, chat)
     with work.log_stages.measure(stages.TOKENIZE) as measured:
         try:
             answer = await call(
@@ -119,7 +133,7 @@ async def _tokenize(
 
 
 def _prepare_request(
-    work: Work, room: int, session: cache_pb2.OpenSessionResponse | None
+    work: Work, room: int, session: cache_pb2.OpenSessionResponse | None, chat: Sequence[common_pb2.ChatMessage]
 ) -> tokenizer_pb2.PrepareRequest:
     request = tokenizer_pb2.PrepareRequest(
         model=work.job.model,
@@ -127,7 +141,7 @@ def _prepare_request(
         overflow=work.job.request.overflow or tokenizer_pb2.OVERFLOW_POLICY_REJECT,
     )
     if work.job.request.WhichOneof("input") == "chat":
-        request.chat.CopyFrom(work.job.request.chat)
+        request.chat.messages.extend(chat)
     else:
         request.prompt = work.job.request.prompt
     if session is not None and session.HasField("session"):

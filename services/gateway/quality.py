@@ -91,7 +91,7 @@ async def _correct(
         tenant_id=job.tenant_id,
         text=output.text,
         anchors=job.request.anchors,
-        source=_source(job),
+        source=_source(job, prompt),
         max_regenerations=config.max_regenerations,
         model=prompt.model,
         seed=choice_seed(job.request.sampling.seed, output.index),
@@ -111,7 +111,8 @@ async def _correct(
         return None
 
 
-def _source(job: Job) -> common_pb2.ChatMessages:
+def _source(job: Job, prompt: Prompt) -> common_pb2.ChatMessages:
+    """What the answer was made from, passages included."""
     if job.request.WhichOneof("input") == "chat":
-        return job.request.chat
+        return common_pb2.ChatMessages(messages=prompt.placed.messages)
     return common_pb2.ChatMessages(messages=[common_pb2.ChatMessage(role="user", content=job.request.prompt)])

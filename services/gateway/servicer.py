@@ -9,11 +9,12 @@ from contextlib import aclosing
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway, error_of
 from services.gateway.deferred_runs import DeferredRuns
+from services.gateway.metadata import deadline_of, metadata_of, tenant_of
 from services.gateway.running import RunningRequest
 from services.gateway.tenants import Tenant
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2, gateway_pb2_grpc
-from stagemesh.runtime import context, precision_mode
+from stagemesh.runtime import precision_mode
 from stagemesh.runtime.channel import MESH_TOKEN_KEY
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import Forbidden, InvalidRequest, Unavailable
@@ -58,7 +59,7 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
     async def Complete(
         self, request: gateway_pb2.CompleteRequest, grpc_context: Context
     ) -> gateway_pb2.CompleteResponse:
-        if (kind := _metadata(grpc_context).get(DEFERRED_RUN_KEY)) is not None:
+        if (kind := metadata_of(grpc_context).get(DEFERRED_RUN_KEY)) is not None:
             return await self._deferred_run(kind, request.request.request_id, grpc_context)
         tenant = await self._tenant(grpc_context)
         inference = _with_mode(request.request, grpc_context)
@@ -87,7 +88,7 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
 
     async def _deferred_run(self, kind: str, request_id: str, grpc_context: Context) -> gateway_pb2.CompleteResponse:
         """A worker's call: it acts for the tenant in its metadata, by the mesh token."""
-        metadata = _metadata(grpc_context)
+        metadata = metadata_of(grpc_context)
         given = metadata.get(MESH_TOKEN_KEY, "")
         if not self._mesh_token or not hmac.compare_digest(given.encode(), self._mesh_token.encode()):
             raise Forbidden("MESH_TOKEN_REQUIRED", f"{DEFERRED_RUN_KEY} is for the mesh's own workers")
@@ -98,19 +99,10 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         return gateway_pb2.CompleteResponse(final=await self._deferred.run(tenant_id, request_id))
 
     async def _tenant(self, grpc_context: Context) -> Tenant:
-        metadata = _metadata(grpc_context)
-        scheme, _, bearer = metadata.get("authorization", "").partition(" ")
-        api_key = bearer.strip() if scheme.lower() == "bearer" else metadata.get("x-api-key")
-        tenant = await self._gateway.authenticate(api_key, metadata.get("x-tenant-id"))
-        context.tenant_id.set(tenant.tenant_id)
-        context.traceparent.set(context.child_traceparent(metadata.get("traceparent", "")))
-        return tenant
+        return await tenant_of(self._gateway, grpc_context)
 
     def _deadline(self, grpc_context: Context) -> Deadline:
-        remaining_s = grpc_context.time_remaining()
-        if remaining_s is None:
-            return Deadline.after(self._config.default_timeout_s)
-        return Deadline.after(min(remaining_s, self._config.max_timeout_s))
+        return deadline_of(self._config, grpc_context)
 
 
 async def _final_or_deferred(running: RunningRequest) -> gateway_pb2.Final:
@@ -132,14 +124,10 @@ def _deferred(request_id: str) -> gateway_pb2.Final:
 
 def _with_mode(request: gateway_pb2.InferenceRequest, grpc_context: Context) -> gateway_pb2.InferenceRequest:
     """The request with the mode of its metadata, where it names none itself. Raises InvalidRequest."""
-    mode = precision_mode.parse_mode(_metadata(grpc_context).get(precision_mode.HEADER, ""))
+    mode = precision_mode.parse_mode(metadata_of(grpc_context).get(precision_mode.HEADER, ""))
     if mode and not request.policy.precision_mode:
         request.policy.precision_mode = mode
     return request
-
-
-def _metadata(grpc_context: Context) -> dict[str, str]:
-    return {key: value for key, value in grpc_context.invocation_metadata() or () if isinstance(value, str)}
 
 
 def _request_id(value: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 
 from services.gateway import metrics
 from services.gateway.work import Work
+from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.events.v1 import events_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.envelope import new_envelope
@@ -32,6 +33,8 @@ class ShadowPublisher:
         assert work.prompt is not None
         envelope = new_envelope(ANSWERS_STABLE, tenant_id=work.job.tenant_id, request_id=work.job.request_id)
         envelope.answer.request.CopyFrom(work.job.request)
+        if work.prompt.placed.adds:  # the candidate gets the passages that this answer was made from
+            envelope.answer.request.chat.CopyFrom(common_pb2.ChatMessages(messages=work.prompt.placed.messages))
         envelope.answer.final.CopyFrom(final)
         envelope.answer.prompt_token_ids.extend(work.prompt.token_ids)
         envelope.answer.output_token_ids.extend(work.outputs[0].token_ids)

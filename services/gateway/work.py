@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from services.gateway.additions import Placed
 from services.gateway.job import Job
 from services.gateway.placement import Placement
 from services.gateway.running import RunningRequest
@@ -31,6 +32,10 @@ class Prompt:
     session_known: bool
     """The cache service answered; only then may the turn be committed."""
     placement: Placement = field(default_factory=Placement)
+    knowledge: str
+    """The base that was searched, if one was."""
+    placed: Placed
+    """The turn's messages as the model sees them."""
 
 
 @dataclass

@@ -26,6 +26,7 @@ def read_common(fields: Fields, caller: Caller) -> gateway_pb2.InferenceRequest:
         constraint=read_constraint(fields),
         anchors=read_anchors(fields),
         route=fields.text("route") or "",
+        knowledge=fields.text("knowledge") or "",
         resumable=fields.flag("resumable") or False,
         allow_deferral=fields.flag("allow_deferral") or False,
     )

@@ -70,7 +70,27 @@ def _extras(final: gateway_pb2.Final) -> JsonObject:
         "model": final.model.model,
         "model_revision": final.model.revision,
         "error": _reason(final),
+        "knowledge": _knowledge(final),
+        "preferences": [{"id": used.preference_id, "text": used.text} for used in final.preferences],
     }
+
+
+def _knowledge(final: gateway_pb2.Final) -> JsonObject | None:
+    """What of a knowledge base the answer could draw on; None when none was searched."""
+    if not final.knowledge:
+        return None
+    passages = [
+        {
+            "id": used.passage_id,
+            "document": used.document_id,
+            "title": used.title,
+            "score": used.score,
+            "tokens": used.tokens,
+            "earlier": used.earlier,
+        }
+        for used in final.passages
+    ]
+    return {"name": final.knowledge, "passages": passages}
 
 
 def _reason(final: gateway_pb2.Final) -> JsonObject | None:

@@ -40,7 +40,7 @@ def exit_of(final: gateway_pb2.Final) -> Exit:
 def as_json(final: gateway_pb2.Final) -> dict[str, Any]:
     """The object that `--json` prints; `error` is in it only where the outcome has a reason."""
     choice = _choice(final)
-    answer = {
+    answer: dict[str, Any] = {
         "request_id": final.request_id,
         "outcome": _name(common_pb2.Outcome.Name(final.outcome), "OUTCOME_"),
         "text": choice.text,
@@ -56,7 +56,22 @@ def as_json(final: gateway_pb2.Final) -> dict[str, Any]:
         "total_ms": final.total_us / 1000,
         "model": final.model.model,
     }
+    if final.knowledge:
+        answer["knowledge"] = {"name": final.knowledge, "passages": [passage(used) for used in final.passages]}
+    if final.preferences:
+        answer["preferences"] = [used.text for used in final.preferences]
     return {**answer, "error": error_json(final.error)} if final.HasField("error") else answer
+
+
+def passage(used: gateway_pb2.UsedPassage) -> dict[str, Any]:
+    return {
+        "passage_id": used.passage_id,
+        "document_id": used.document_id,
+        "title": used.title,
+        "score": round(used.score, 3),
+        "tokens": used.tokens,
+        "earlier": used.earlier,
+    }
 
 
 def stages(final: gateway_pb2.Final) -> list[dict[str, Any]]:

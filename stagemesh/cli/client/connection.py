@@ -39,6 +39,12 @@ class Connection:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Stub]:
         """A stub of the gateway. Raises CommandError for what is no address."""
+        async with self.channel() as channel:
+            yield gateway_pb2_grpc.GatewayServiceStub(channel)
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncIterator[grpc.aio.Channel]:
+        """A channel to the gateway. Raises CommandError for what is no address."""
         if "/" in self.address:
             raise CommandError(f"--address: {self.address!r} is not an address of the form host:port", Exit.USAGE)
         try:
@@ -47,7 +53,7 @@ class Connection:
         except ValueError as error:
             raise CommandError(f"--address: {error}", Exit.USAGE) from None
         try:
-            yield gateway_pb2_grpc.GatewayServiceStub(channel)
+            yield channel
         finally:
             await channel.close()
 

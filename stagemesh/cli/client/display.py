@@ -66,6 +66,9 @@ def remark(final: gateway_pb2.Final) -> None:
     elif value["outcome"] not in {"complete", "deferred"}:  # where to find a deferred answer was said when it was
         reason = f": {final.error.message or final.error.reason}" if final.HasField("error") else ""
         console.err.print(f"{value['outcome']}{reason}", style="yellow")
+    if final.passages:
+        titles = dict.fromkeys(used.title or used.document_id for used in final.passages)
+        console.err.print(f"drew on: {', '.join(titles)}", style="dim")
     if value["finish_reason"] == "length":
         console.err.print("The answer was cut at its token limit; --max-tokens raises it.", style="yellow")
     if final.cut_messages:

@@ -60,7 +60,7 @@ def connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def sampling_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--model`, `--mode`, `--max-tokens`, `--temperature`, `--top-p`, `--seed`, `--stop`."""
+    """`--model`, `--knowledge`, `--mode`, `--max-tokens`, `--temperature`, `--top-p`, `--seed`, `--stop`."""
     for option in (
         click.option("--stop", multiple=True, help="Stop before this text; may be given several times."),
         click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Makes sampled answers repeatable."),
@@ -68,6 +68,7 @@ def sampling_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--temperature", type=float, help="0 always takes the most likely token."),
         click.option("--max-tokens", type=click.IntRange(1), help="Most tokens of the answer."),
         click.option("--mode", default="", help="Precision: turbo, standard or precise. [default: the engine's]"),
+        click.option("--knowledge", default="", help="Knowledge base to draw on; `none` for none."),
         click.option("--model", default="", help="Model or alias. [default: the mesh's default model]"),
     ):
         function = option(function)

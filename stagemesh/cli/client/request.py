@@ -30,6 +30,7 @@ def build_request(
     defer: bool = False,
     resumable: bool = False,
     request_id: str = "",
+    knowledge: str = "",
     model: str = "",
     mode: str = "",
     **sampling: Any,
@@ -49,6 +50,7 @@ def build_request(
         route=route,
         resumable=resumable,
         allow_deferral=defer,
+        knowledge=knowledge,
     )
     if mode:
         request.policy.precision_mode = _mode(mode)

@@ -42,6 +42,7 @@ class InferenceRequest(_message.Message):
     ALLOW_DEFERRAL_FIELD_NUMBER: _builtins.int
     OVERFLOW_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
+    KNOWLEDGE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUIDv7, made by the gateway when empty. The idempotency key: the same ID with another payload is refused."""
     model: _builtins.str
@@ -56,6 +57,8 @@ class InferenceRequest(_message.Message):
     allow_deferral: _builtins.bool
     """Over capacity, take the request for later instead of refusing it."""
     overflow: _tokenizer_pb2.OverflowPolicy.ValueType
+    knowledge: _builtins.str
+    """The knowledge base that the answer may draw on; empty for what the configuration says, `none` for none."""
     @_builtins.property
     def chat(self) -> _common_pb2.ChatMessages: ...
     @_builtins.property
@@ -85,10 +88,11 @@ class InferenceRequest(_message.Message):
         allow_deferral: _builtins.bool = ...,
         overflow: _tokenizer_pb2.OverflowPolicy.ValueType = ...,
         policy: _common_pb2.Policy | None = ...,
+        knowledge: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "constraint", b"constraint", "input", b"input", "policy", b"policy", "prompt", b"prompt", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_deferral", b"allow_deferral", "anchors", b"anchors", "chat", b"chat", "constraint", b"constraint", "input", b"input", "model", b"model", "overflow", b"overflow", "policy", b"policy", "prompt", b"prompt", "request_id", b"request_id", "resumable", b"resumable", "route", b"route", "sampling", b"sampling", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_deferral", b"allow_deferral", "anchors", b"anchors", "chat", b"chat", "constraint", b"constraint", "input", b"input", "knowledge", b"knowledge", "model", b"model", "overflow", b"overflow", "policy", b"policy", "prompt", b"prompt", "request_id", b"request_id", "resumable", b"resumable", "route", b"route", "sampling", b"sampling", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["chat", "prompt"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
@@ -482,7 +486,70 @@ class Validation(_message.Message):
 Global___Validation: _TypeAlias = Validation  # noqa: Y015
 
 @_typing.final
+class UsedPassage(_message.Message):
+    """A passage of a knowledge base that was a part of the prompt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PASSAGE_ID_FIELD_NUMBER: _builtins.int
+    DOCUMENT_ID_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    EARLIER_FIELD_NUMBER: _builtins.int
+    passage_id: _builtins.str
+    document_id: _builtins.str
+    title: _builtins.str
+    score: _builtins.float
+    tokens: _builtins.int
+    earlier: _builtins.bool
+    """It stands in the session since an earlier turn."""
+    def __init__(
+        self,
+        *,
+        passage_id: _builtins.str = ...,
+        document_id: _builtins.str = ...,
+        title: _builtins.str = ...,
+        score: _builtins.float = ...,
+        tokens: _builtins.int = ...,
+        earlier: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_id", b"document_id", "earlier", b"earlier", "passage_id", b"passage_id", "score", b"score", "title", b"title", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsedPassage: _TypeAlias = UsedPassage  # noqa: Y015
+
+@_typing.final
+class UsedPreference(_message.Message):
+    """A preference of the user that was a part of the prompt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREFERENCE_ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    preference_id: _builtins.str
+    text: _builtins.str
+    def __init__(
+        self,
+        *,
+        preference_id: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["preference_id", b"preference_id", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsedPreference: _TypeAlias = UsedPreference  # noqa: Y015
+
+@_typing.final
 class Final(_message.Message):
+    """Numbers 12 to 19 are kept."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
@@ -496,6 +563,9 @@ class Final(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     CUT_MESSAGES_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    KNOWLEDGE_FIELD_NUMBER: _builtins.int
+    PASSAGES_FIELD_NUMBER: _builtins.int
+    PREFERENCES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     outcome: _common_pb2.Outcome.ValueType
     ttft_us: _builtins.int
@@ -503,6 +573,8 @@ class Final(_message.Message):
     cut_messages: _builtins.int
     """Messages cut by the overflow policy, oldest first."""
     seed: _builtins.int
+    knowledge: _builtins.str
+    """The knowledge base that was searched, and what of it the answer could draw on, best first."""
     @_builtins.property
     def choices(self) -> _containers.RepeatedCompositeFieldContainer[Global___Choice]: ...
     @_builtins.property
@@ -517,6 +589,10 @@ class Final(_message.Message):
     def error(self) -> _common_pb2.ErrorDetail:
         """Why, for outcomes other than COMPLETE."""
 
+    @_builtins.property
+    def passages(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsedPassage]: ...
+    @_builtins.property
+    def preferences(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsedPreference]: ...
     def __init__(
         self,
         *,
@@ -531,10 +607,13 @@ class Final(_message.Message):
         error: _common_pb2.ErrorDetail | None = ...,
         cut_messages: _builtins.int = ...,
         seed: _builtins.int = ...,
+        knowledge: _builtins.str = ...,
+        passages: _abc.Iterable[Global___UsedPassage] | None = ...,
+        preferences: _abc.Iterable[Global___UsedPreference] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "model", b"model", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "cut_messages", b"cut_messages", "error", b"error", "model", b"model", "outcome", b"outcome", "request_id", b"request_id", "seed", b"seed", "stages", b"stages", "total_us", b"total_us", "ttft_us", b"ttft_us", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "cut_messages", b"cut_messages", "error", b"error", "knowledge", b"knowledge", "model", b"model", "outcome", b"outcome", "passages", b"passages", "preferences", b"preferences", "request_id", b"request_id", "seed", b"seed", "stages", b"stages", "total_us", b"total_us", "ttft_us", b"ttft_us", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
