@@ -12,6 +12,7 @@ from services.engine.kernels.native.page_io import PageIo
 from services.engine.native_runner import NativeRunner
 from services.engine.native_sampler import NativeSampler
 from services.engine.runner import Backend, Sizes
+from services.engine.weights.head_screen import screen_heads
 from services.engine.weights.native_weights import load_native
 from stagemesh.models.errors import UnsupportedModel
 from stagemesh.models.model_config import TransformerConfig
@@ -78,6 +79,8 @@ def _load_native(files: ModelFiles, model: TransformerConfig, config: EngineConf
         turbo=config.turbo_weights,
         cache_mb=config.weight_cache_mb,
     )
+    if config.screens_head:
+        screen_heads(decoder, files, model)
     return Backend(
         name=f"native-{library.level.name}",
         runner=NativeRunner(decoder, model.vocab_size, NativeSampler(library)),

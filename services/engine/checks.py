@@ -18,6 +18,7 @@ from services.engine.modes import Mode
 from services.engine.runner import Runner
 from services.engine.scheduler import WorkItem
 from services.engine.sensitive_tokens import SensitiveTokens
+from services.engine.sequence import Sequence
 from services.engine.stages import Probe
 from services.engine.vocabulary import Vocabulary
 
@@ -47,7 +48,9 @@ class SensitiveChecks:
     def rows(self, runs: Seq[DraftRun]) -> list[Row]:
         """The logits that each run's next token is chosen from."""
         rows = [run.row for run in runs]
-        chosen = [at for at, run in enumerate(runs) if self.concerns(run) and self._tokens.is_sensitive(run.row)]
+        chosen = [
+            at for at, run in enumerate(runs) if self.concerns(run.sequence) and self._tokens.is_sensitive(run.row)
+        ]
         if chosen:
             items = [WorkItem.last(runs[at].sequence) for at in chosen]
             for at, row in zip(chosen, self._runner.run(items, Probe(), CHECKS), strict=True):
@@ -56,6 +59,6 @@ class SensitiveChecks:
             self.num_checked += len(chosen)
         return rows
 
-    def concerns(self, run: DraftRun) -> bool:
+    def concerns(self, sequence: Sequence) -> bool:
         """Whether this sequence's sensitive tokens are checked."""
-        return run.sequence.mode == CHECKED
+        return sequence.mode == CHECKED

@@ -116,6 +116,9 @@ class EngineConfig(Section):
     default_mode: Mode | None = None
     """The mode of requests that ask for none, one of `modes`; by default the first."""
     turbo_weights: WeightFormats = WeightFormats()
+    screens_head: bool = True
+    """Whether the native kernels rule out most tokens by half of the head's bytes before they compute logits, where a
+    token is chosen and nothing else is asked of the logits. The answer is the same, bit by bit."""
     weight_cache_mb: int = Field(default=20_000, ge=0)
     """How much disk the model folder gives to weights that were quantized when they were loaded; 0 keeps none."""
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -95,6 +95,7 @@ class EngineCore:
         """Queue a new sequence; its ID must not be in use."""
         assert sequence.sequence_id not in self._sequences, "the registry keeps IDs apart"
         self._sequences[sequence.sequence_id] = sequence
+        sequence.reads_logits = self._checks is not None and self._checks.concerns(sequence)
         self._scheduler.add(sequence)
 
     def end(self, sequence_id: str, ending: Ending) -> None:
@@ -256,7 +257,7 @@ class EngineCore:
         except Exception:
             log.exception("checking tokens failed")
             for run in runs:
-                if self._checks.concerns(run):
+                if self._checks.concerns(run.sequence):
                     self._fail(run.sequence, Internal("STEP_FAILED", "checking a token failed; the log has more"))
             return [run.row for run in runs if run.sequence.state is State.RUNNING]
 

@@ -9,7 +9,8 @@ from itertools import repeat
 import numpy as np
 import numpy.typing as npt
 
-from services.engine.kernels.native.library import Batch, Decoder
+from services.engine.choices import choices
+from services.engine.kernels.native.library import Batch, Choice, Decoder
 from services.engine.modes import MODES, Mode
 from services.engine.sampler import Sampler
 from services.engine.scheduler import WorkItem
@@ -74,6 +75,7 @@ def build_native_batch(items: Sequence[WorkItem]) -> Batch:
 
     Python's own arrays take a tenth of numpy's time for a few elements.
     """
+    wanted: list[Choice] = []
     token_ids, positions, sequences, page_starts, pages, sample_rows = (array("i") for _ in range(6))
     for index, item in enumerate(items):
         page_starts.append(len(pages))
@@ -81,6 +83,7 @@ def build_native_batch(items: Sequence[WorkItem]) -> Batch:
         token_ids.extend(item.token_ids)
         positions.extend(range(item.start, item.row_end))
         sequences.extend(repeat(index, item.num_rows))
+        wanted.extend(choices(item))
         sample_rows.extend(range(len(token_ids) - item.num_sampled, len(token_ids)))
     return Batch(
         token_ids=token_ids,
@@ -89,4 +92,5 @@ def build_native_batch(items: Sequence[WorkItem]) -> Batch:
         page_starts=page_starts,
         pages=pages,
         sample_rows=sample_rows,
+        choices=wanted,
     )

@@ -78,6 +78,9 @@ class Sequence:
     constraint: Constraint | None = None
     stop: StopMatcher = field(default_factory=lambda: StopMatcher(()))
 
+    reads_logits: bool = False
+    """Whether more is made of its logits than the choice of a token, so that the kernels must compute all."""
+
     state: State = State.WAITING
     takes_drafts: bool = True
     """Whether guesses at its next tokens may be computed with it."""

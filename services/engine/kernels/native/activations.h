@@ -37,6 +37,12 @@ struct Activations {
   size_t at(int row, int group) const {
     return (size_t(row / simd::kTileRows) * groups + group) * simd::kTileRows + row % simd::kTileRows;
   }
+  // One row as the floats that its values stand for.
+  void dequantize_row(int row, float* out) {
+    for (int group = 0; group < groups; ++group)
+      for (int i = 0; i < kQuads; ++i)
+        for (int j = 0; j < 4; ++j) *out++ = scales[at(row, group)] * float(quad(row, group, i)[j]);
+  }
   int8_t* quad(int row, int group, int index) {
     const size_t tile_group = size_t(row / simd::kTileRows) * groups + group;
     return values.data() + ((tile_group * kQuads + index) * simd::kTileRows + row % simd::kTileRows) * 4;

@@ -18,7 +18,15 @@ from pathlib import Path
 SOURCE_FOLDER = Path(__file__).parent
 PREBUILT_FOLDER = SOURCE_FOLDER / "prebuilt"
 """Where wheels and editable installs have the compiled kernels."""
-UNITS = ("kernels.cpp", "decoder.cpp", "stages.cpp", "sampling.cpp", "page_io.cpp", "exponents.cpp")
+UNITS = (
+    "kernels.cpp",
+    "decoder.cpp",
+    "decoder_head.cpp",
+    "stages.cpp",
+    "sampling.cpp",
+    "page_io.cpp",
+    "exponents.cpp",
+)
 # No contraction: a * b + c is fused where the source says so and nowhere else, so results do not depend on inlining.
 # No traps: nobody reads the floating-point exception flags, and a loop with a choice in it can become vectors.
 FLOAT_FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")

@@ -32,6 +32,18 @@ class CBatch(Structure):
         ("num_samples", c_int32),
         *((name, c_void_p) for name in ("token_ids", "positions", "sequences", "page_starts", "pages", "sample_rows")),
         ("adapters", c_void_p),
+        ("choices", c_void_p),
+    ]
+
+
+class CChoice(Structure):
+    """What one row of logits is for."""
+
+    _fields_ = [
+        ("temperature", c_double),
+        ("noise_key", c_uint64),
+        ("lowered", c_void_p),
+        *((name, c_int32) for name in ("num_lowered", "wants_all")),
     ]
 
 
@@ -65,6 +77,7 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_decoder_new": (c_void_p, (POINTER(CShape), c_void_p, c_void_p)),
     "sm_decoder_set_layer": (None, (c_void_p, c_int32, c_int32, POINTER(CLayer))),
     "sm_decoder_set_ends": (None, (c_void_p, c_int32, c_void_p, c_void_p, c_void_p)),
+    "sm_decoder_screen_head": (c_int32, (c_void_p, c_int32, c_int32, c_void_p, c_void_p)),
     "sm_decoder_set_adapter": (c_int32, (c_void_p, c_int32, POINTER(CLora), c_int32)),
     "sm_stage_embed": (c_int32, (c_void_p, c_int32, POINTER(CBatch), c_void_p)),
     "sm_stage_norm": (c_int32, (c_void_p, c_int32, c_int32, c_int32, c_int32, c_void_p, c_void_p)),

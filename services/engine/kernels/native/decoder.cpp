@@ -42,6 +42,7 @@ void Decoder::set_ends(int weights, const PackedMatrix* embedding, const PackedM
   weight_sets_[weights].embedding = embedding;
   weight_sets_[weights].head = head;
   weight_sets_[weights].norm = copied(norm, shape_.hidden_size);
+  weight_sets_[weights].screen = nullptr;
 }
 
 void Decoder::set_adapter(int adapter, const sm_lora* parts, int num_parts) {
@@ -59,25 +60,31 @@ void Decoder::step(int weights, const sm_batch& batch, float* logits, double* se
   batch_ = &batch;
   logits_ = logits;
   reserve(batch);
+  order_samples();
   pool_.run([&](int thread) {
     Clock clock(pool_, thread == 0 ? seconds : nullptr);
     run_stages(thread, clock);
   });
+  if (num_whole_ < batch.num_samples)
+    weights_->screen->learn(num_reaching_, int64_t(batch.num_samples - num_whole_) * weights_->head->num_blocks());
 }
 
 size_t Decoder::read_pass(int weights) {
+  struct Part { const uint8_t* from; size_t num_bytes; };
   const WeightSet& set = weight_sets_[weights];
-  std::vector<const PackedMatrix*> matrices;
+  std::vector<Part> parts;
+  const auto add = [&](const PackedMatrix* w) { parts.push_back({w->block(0, 0), w->num_bytes()}); };
   for (const Layer& layer : set.layers)
-    matrices.insert(matrices.end(), {layer.qkv, layer.output, layer.gate_up, layer.down});
-  matrices.push_back(set.head);
+    for (const PackedMatrix* w : {layer.qkv, layer.output, layer.gate_up, layer.down}) add(w);
+  if (set.screen != nullptr) parts.push_back({set.screen->data(), set.screen->num_bytes()});
+  else add(set.head);
   std::atomic<size_t> num_bytes{0};
   pool_.run([&](int thread) {
-    for (const PackedMatrix* w : matrices) {
+    for (const Part& part : parts) {
       constexpr int kUnit = 128;
-      const Share units = share(int(w->num_bytes() / kUnit), thread);
+      const Share units = share(int(part.num_bytes / kUnit), thread);
       const size_t mine = size_t(units.end - units.begin) * kUnit;
-      read_.fetch_xor(_mm256_extract_epi64(read_all(w->block(0, 0) + size_t(units.begin) * kUnit, mine), 0));
+      read_.fetch_xor(_mm256_extract_epi64(read_all(part.from + size_t(units.begin) * kUnit, mine), 0));
       num_bytes += mine;
     }
   });
@@ -147,25 +154,6 @@ void Decoder::mlp_stages(int index, int thread, Clock& clock) {
   shrink(index, kDown, 1, gated_.data(), shape_.ffn_size, thread, clock);
   project_onto_rows(*layer.down, gated_q_, {}, index, kDown, thread);
   clock.meet(kMlp);
-}
-
-// The norm and the head of the rows that are sampled from.
-void Decoder::head_stages(int thread, Clock& clock) {
-  for (int i = thread; i < batch_->num_samples; i += pool_.num_threads())
-    norm_row(batch_->sample_rows[i], weights_->norm.data(), *weights_->head, i);
-  clock.meet(kNorm);
-  project_head(thread);
-  clock.meet(kSample);
-}
-
-// The first `num_samples` rows of `hidden_`.
-void Decoder::project_head(int thread) {
-  const PackedMatrix& head = *weights_->head;
-  const Share blocks = share(head.num_blocks(), thread);
-  matmul(head, hidden_, batch_->num_samples, blocks.begin, blocks.end, scratch_[thread].matmul,
-         [&](int block, int row, simd::Floats sixteen) {
-    simd::store(logits_ + size_t(row) * head.rows() + block * kBlockRows, sixteen);
-  });
 }
 
 void Decoder::embed(int thread) {

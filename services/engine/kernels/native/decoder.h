@@ -1,9 +1,11 @@
 // A Llama-like decoder in memory, and one forward pass over the rows of a step.
 #pragma once
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include "attention.h"
+#include "head_screen.h"
 #include "kernels.h"
 #include "lora.h"
 #include "matmul.h"
@@ -29,6 +31,9 @@ class Decoder {
   // No parts: the adapter is taken away.
   void set_adapter(int adapter, const sm_lora* parts, int num_parts);
 
+  // From now on the set's head is screened; see sm_decoder_screen_head.
+  void screen_head(int weights, int vocab, const float* basis, const float* scale);
+
   // Writes the rows' KV; logits: [num_samples, vocabulary rounded up to 16]. seconds: one for each part, or null.
   void step(int weights, const sm_batch& batch, float* logits, double* seconds);
 
@@ -53,6 +58,7 @@ class Decoder {
     std::vector<Layer> layers;
     const PackedMatrix *embedding = nullptr, *head = nullptr;
     std::vector<float> norm;
+    std::shared_ptr<HeadScreen> screen;  // or null
   };
   class Clock;
   struct Scratch {
@@ -66,7 +72,16 @@ class Decoder {
   void mlp_stages(int index, int thread, Clock& clock);
   void shrink(int index, Target first, int count, const float* x, size_t stride, int thread, Clock& clock);
   void head_stages(int thread, Clock& clock);
-  void project_head(int thread);
+  void project_head(int num_rows, int thread);
+  void order_samples();
+  void screen_logits(int thread, Clock& clock);
+  void bound_logits(int thread);
+  // What one choice is known to reach, and the block of the token that does.
+  struct Best { double value = -std::numeric_limits<double>::infinity(); int block = -1; };
+  void consider(int block, int slot, simd::Floats sixteen, Best& best);
+  int64_t compute_reachable(int slot, double reachable, int thread);
+  simd::Floats head_block(int block, int slot);
+  float* logits_of(int slot) { return logits_ + size_t(samples_[slot]) * weights_->head->rows(); }
   template <class Work>
   void run_stage(int weights, const sm_batch& batch, Work work);
   template <class Work>
@@ -111,6 +126,11 @@ class Decoder {
   Buffer<float> gated_;     // [N, F]
   Buffer<float> normed_;    // [N, H] what exact weights and adapters are multiplied with
   Activations hidden_, attended_q_, gated_q_;
+  std::vector<int> samples_;            // in the order of their rows in the head: those whose logits are all wanted, then the rest
+  int num_whole_ = 0;                   // how many are wanted whole
+  ScreenedRows screened_;
+  std::vector<double> reachable_;       // [slots, threads] a choice's value that is certainly reached
+  std::atomic<int64_t> num_reaching_{0};
   std::vector<Scratch> scratch_;        // by thread
   std::atomic<int64_t> read_{0};        // keeps the compiler from leaving out a read pass
   size_t max_tokens_ = 0;               // the longest sequence of the step, in whole pages

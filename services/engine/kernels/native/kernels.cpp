@@ -59,6 +59,9 @@ void sm_decoder_set_ends(sm_decoder* d, int32_t weights, const sm_matrix* embedd
                          const float* norm) {
   of(d).set_ends(weights, &of(embedding), &of(head), norm);
 }
+int32_t sm_decoder_screen_head(sm_decoder* d, int32_t weights, int32_t vocab, const float* basis, const float* scale) {
+  return status([&] { of(d).screen_head(weights, vocab, basis, scale); });
+}
 int32_t sm_decoder_set_adapter(sm_decoder* d, int32_t adapter, const sm_lora* parts, int32_t num_parts) {
   return status([&] { of(d).set_adapter(adapter, parts, num_parts); });
 }

@@ -35,6 +35,19 @@ typedef struct sm_layer {
   int32_t window; /* how many last tokens a token sees, itself included; 0: all */
 } sm_layer;
 
+/* What a row of logits is for: one token is chosen, the one with the largest
+ *   logit (temperature 0), or logit / temperature + noise of sampling.h (noise_key).
+ * Then only logits that can win must be there; the others may be SM_OUT_OF_REACH. `lowered` are tokens whose logits the caller
+ * will lower before it chooses, or forbid; he raises none. wants_all: nothing is left out. */
+#define SM_OUT_OF_REACH (-1e30f)
+typedef struct sm_choice {
+  double temperature;
+  uint64_t noise_key;
+  const int32_t* lowered;
+  int32_t num_lowered;
+  int32_t wants_all;
+} sm_choice;
+
 /* N rows, the rows of a sequence next to each other and in order of position. */
 typedef struct sm_batch {
   int32_t num_rows, num_samples;
@@ -43,6 +56,7 @@ typedef struct sm_batch {
   const int32_t *page_starts, *pages;   /* pages[page_starts[s] ...]: the page table of sequence s */
   const int32_t *sample_rows;           /* [num_samples] rows whose logits are wanted, ascending */
   const int32_t *adapters;              /* [N] number of the row's adapter, -1: none; null: none at all */
+  const sm_choice *choices;             /* [num_samples]; null: all logits are wanted */
 } sm_batch;
 
 /* What an adapter adds to one linear operation of one layer: scale * B(A x). rank: at most SM_MAX_RANK. */
@@ -70,6 +84,12 @@ sm_decoder* sm_decoder_new(const sm_shape*, const float* cos, const float* sin);
 void sm_decoder_set_layer(sm_decoder*, int32_t weights, int32_t index, const sm_layer*);
 void sm_decoder_set_ends(sm_decoder*, int32_t weights, const sm_matrix* embedding, const sm_matrix* head,
                          const float* norm);
+/* From now on a step computes logits of the set's head only where they can win, for samples with a choice that allows it.
+ * basis: [SM_SCREEN_LEAD, hidden], orthonormal rows, directions in which hidden states are large; scale: [hidden], positive, a
+ * column's: they decide how many logits are computed, never which are right. Tokens: 0 to vocab - 1. Sets with
+ * the same head share its screen. Returns 0, or 1 when there is no memory. */
+#define SM_SCREEN_LEAD 64
+int32_t sm_decoder_screen_head(sm_decoder*, int32_t weights, int32_t vocab, const float* basis, const float* scale);
 /* adapter: 0 to SM_MAX_ADAPTERS - 1; no parts take it away. Returns 0, or 1 when there is no memory. */
 int32_t sm_decoder_set_adapter(sm_decoder*, int32_t adapter, const sm_lora* parts, int32_t num_parts);
 /* logits: [num_samples, head rows]; seconds: [5] embed, attend, mlp, norm, sample are added to, or null.

@@ -8,7 +8,7 @@ import weakref
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import byref
+from ctypes import addressof, byref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,7 +18,15 @@ import numpy.typing as npt
 
 from services.engine.kernels.native.address import address_of
 from services.engine.kernels.native.build import KernelsUnavailable, Level, built_library, supported_levels
-from services.engine.kernels.native.c_interface import SAMPLING_SIGNATURES, SIGNATURES, CBatch, CLayer, CLora, CShape
+from services.engine.kernels.native.c_interface import (
+    SAMPLING_SIGNATURES,
+    SIGNATURES,
+    CBatch,
+    CChoice,
+    CLayer,
+    CLora,
+    CShape,
+)
 from services.engine.kernels.native.lora import LORA_TARGETS, MAX_ADAPTERS, MAX_RANK, LoraPart, target_shape
 
 Floats = npt.NDArray[np.float32]
@@ -35,6 +43,12 @@ FEW = 32
 ONE_REFERENCE = 2
 """What `sys.getrefcount` says of an object that only an attribute refers to: its argument counts as well."""
 MAX_WEIGHT_SETS = 4
+SCREEN_LEAD = 64
+"""Directions that a screened head keeps in 8 bits."""
+MAX_SKEW = 2e-6
+"""How far products of two directions may be from 0, and of one with itself from 1; the bounds allow for it."""
+OUT_OF_REACH = -1e30
+"""In the place of a logit that cannot win."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +166,21 @@ class Layer:
     """How many last tokens a token sees, itself included; 0: all."""
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One token is chosen from a row of logits: the largest, or of logit / temperature + noise.
+
+    Logits that cannot win may be missing then: they are OUT_OF_REACH.
+    """
+
+    temperature: float = 0.0
+    noise_key: int = 0
+    lowered: array[int] | None = None
+    """Tokens whose logits are lowered or forbidden before the choice. None may be raised."""
+    wants_all: bool = False
+    """No logit may be missing."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """N rows of a step, those of a sequence together and in order."""
@@ -169,6 +198,8 @@ class Batch:
     """Rows whose logits are wanted, ascending."""
     adapters: Int32s | None = None
     """[N] number of each row's adapter, −1: none"""
+    choices: Sequence[Choice] | None = None
+    """[samples] what each row of logits is for; None: all of them are wanted"""
 
 
 class Decoder:
@@ -181,9 +212,10 @@ class Decoder:
         """cos, sin: [positions, head_dim / 2]"""
         self.library, self._c = library, library.c
         self.shape = shape
-        self._num_positions = len(cos)
+        self.num_positions = len(cos)
         self._matrices: list[Matrix] = []  # the C side keeps pointers to them
         self._sets: dict[str, int] = {}
+        self._heads: dict[str, Matrix] = {}
         self._formats: defaultdict[str, set[str]] = defaultdict(set)
         self._logits = np.empty(0, dtype=np.float32)
         cos, sin = _array(cos, np.float32), _array(sin, np.float32)
@@ -216,8 +248,27 @@ class Decoder:
         self._matrices += [embedding, head]
         self._formats[weights].update({embedding.format, head.format})
         self.head_rows = head.rows
+        self._heads[weights] = head
         norm = _array(norm, np.float32)
         self._c.sm_decoder_set_ends(self.handle, self._number(weights), embedding.handle, head.handle, norm.ctypes.data)
+
+    def head(self, weights: str) -> Matrix:
+        """The matrix that gives the logits of the set named `weights`."""
+        return self._heads[weights]
+
+    def screen_head(self, weights: str, vocab_size: int, basis: Floats, scale: Floats) -> None:
+        """From now on a step with these weights computes only the logits that can win, for rows with a choice.
+
+        basis: [SCREEN_LEAD, hidden], orthonormal directions in which hidden states are large; scale: [hidden], above 0.
+        They decide how many logits are computed, never which are right.
+        """
+        basis, scale = _array(basis, np.float32), _array(scale, np.float32)
+        assert basis.shape == (SCREEN_LEAD, self.shape.hidden_size), basis.shape
+        assert scale.shape == (self.shape.hidden_size,), scale.shape
+        assert float(np.abs(basis @ basis.T - np.eye(SCREEN_LEAD)).max()) < MAX_SKEW, "not orthonormal"
+        assert bool((scale > 0).all()), "a scale that is not positive"
+        arguments = (self._number(weights), vocab_size, basis.ctypes.data, scale.ctypes.data)
+        self.check(self._c.sm_decoder_screen_head(self.handle, *arguments))
 
     def step(self, batch: Batch, seconds: npt.NDArray[np.float64] | None, weights: str | None = None) -> Floats:
         """Write the rows' KV by the set named `weights`, by default the first; [samples, head rows].
@@ -233,12 +284,21 @@ class Decoder:
 
     def checked(self, batch: Batch) -> CBatch:
         """The C form, which refers to the memory of `batch`."""
-        arrays = vars(batch).values() if batch.adapters is not None else list(vars(batch).values())[:-1]
+        arrays: list[Int32s] = [batch.token_ids, batch.positions, batch.sequences, batch.page_starts, batch.pages]
+        arrays.append(batch.sample_rows)
+        if batch.adapters is not None:
+            arrays.append(batch.adapters)
         assert all(map(_is_int32, arrays)), "integers of another size"
-        assert _largest(batch.positions) < self._num_positions, "a position beyond the rotary tables"
+        assert _largest(batch.positions) < self.num_positions, "a position beyond the rotary tables"
         assert _largest(batch.pages) < self.shape.num_pages, "a page beyond the pool"
         assert batch.adapters is None or _largest(batch.adapters) < MAX_ADAPTERS, "an adapter beyond the last"
-        return CBatch(len(batch.token_ids), len(batch.sample_rows), *map(address_of, arrays))
+        values = CBatch(len(batch.token_ids), len(batch.sample_rows), *map(address_of, arrays))
+        if batch.choices is not None:
+            assert len(batch.choices) == len(batch.sample_rows), "a choice for each row of logits"
+            choices = (CChoice * len(batch.choices))(*(CChoice(*_choice(choice)) for choice in batch.choices))
+            values.choices = addressof(choices)
+            values.kept_alive = choices
+        return values
 
     def set_adapter(self, adapter: int, parts: Sequence[LoraPart]) -> None:
         """The adapter of that number becomes `parts`; without parts it is taken away. Not while a step runs."""
@@ -305,6 +365,14 @@ def _free_with(owner: object, free: Callable[[int], None], handle: int) -> None:
 def _array(values: npt.NDArray[Any], dtype: type[Any]) -> npt.NDArray[Any]:
     assert values.dtype == dtype, values.dtype
     return np.ascontiguousarray(values)
+
+
+def _choice(choice: Choice) -> tuple[float, int, int | None, int, int]:
+    """The C form's fields."""
+    lowered = choice.lowered
+    if not lowered:
+        return choice.temperature, choice.noise_key, None, 0, int(choice.wants_all)
+    return choice.temperature, choice.noise_key, address_of(lowered), len(lowered), int(choice.wants_all)
 
 
 def _is_int32(values: Int32s) -> bool:

@@ -21,12 +21,18 @@ struct TileReader {
   const float *scales, *sums;
   const int32_t* totals;
 
-  // row: the first of a tile
+  // row: the first of a tile, or any other to read that one alone
   TileReader(const Activations& x, int row)
-      : values(x.values.data() + size_t(row) * x.groups * kGroup),
-        scales(x.scales.data() + size_t(row) * x.groups),
-        sums(x.sums.data() + size_t(row) * x.groups),
-        totals(x.totals.data() + size_t(row) * x.groups) {}
+      : values(x.values.data() + 4 * first(x, row, kGroup / 4)),
+        scales(x.scales.data() + first(x, row, 1)),
+        sums(x.sums.data() + first(x, row, 1)),
+        totals(x.totals.data() + first(x, row, 1)) {}
+
+  // Where a row begins in an array with `count` elements for each group and row.
+  static size_t first(const Activations& x, int row, int count) {
+    const int in_tile = row % simd::kTileRows;
+    return size_t(row - in_tile) * x.groups * count + in_tile;
+  }
 
   // Columns 4z to 4z + 3 of all rows.
   const int8_t* quads(int z) const { return values + z * simd::kTileRows * 4; }

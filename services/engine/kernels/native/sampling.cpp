@@ -11,35 +11,16 @@
 #include <new>
 #include <vector>
 
+#include "noise.h"
 #include "simd.h"
 
 namespace {
 
+using noise::bits_of, noise::double_of, noise::gumbel, noise::random_bits;
+
 constexpr int kBlock = 64;
-constexpr double kLn2 = 0.69314718055994530942;
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 constexpr double kNever = -std::numeric_limits<double>::infinity();
-
-uint64_t bits_of(double x) { uint64_t bits; std::memcpy(&bits, &x, 8); return bits; }
-double double_of(uint64_t bits) { double x; std::memcpy(&x, &bits, 8); return x; }
-
-// Output `token` of SplitMix64 seeded with `key`, its upper 52 bits.
-inline uint64_t random_bits(uint64_t key, uint64_t token) {
-  uint64_t z = key + (token + 1) * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return (z ^ (z >> 31)) >> 12;
-}
-
-// u = (bits + 1/2) / 2^52, noise = -log(-log u)
-inline double gumbel(uint64_t bits) { return -std::log(-std::log((double(bits) + 0.5) * 0x1p-52)); }
-
-// Not below the noise: -log(-log u) <= -log(1 - u), and 1 - u is at least half of 2^exponent <= 1 - bits / 2^52.
-inline double noise_bound(uint64_t bits) {
-  const double rest = 2.0 - double_of(0x3FF0000000000000u | bits);
-  const double exponent = double_of(0x4330000000000000u | (bits_of(rest) >> 52)) - 0x1p52 - 1023.0;
-  return (1.0 - exponent) * kLn2;
-}
 
 // e to the power of x <= 0, to about one unit in the last place; 0 below -700.
 inline double exp_of(double x) {
@@ -154,7 +135,7 @@ class Row {
       const double temperature = how_->temperature;
       for (int i = 0; i < count; ++i) scaled[i] = double(x_[begin + i]) / temperature;
       const uint64_t key = how_->noise_key;
-      for (int i = 0; i < count; ++i) bound[i] = scaled[i] + noise_bound(random_bits(key, begin + i));
+      for (int i = 0; i < count; ++i) bound[i] = scaled[i] + noise::bound(random_bits(key, begin + i));
       for (int i = 0; i < count; ++i)
         if (bound[i] >= best_ && scaled[i] >= lowest_ && scaled[i] > kNever) consider(begin + i, scaled[i]);
     }
@@ -186,7 +167,7 @@ class Row {
       sum += own;
       if (how_->top_p != 1 && !(sum - own < wanted)) break;
       const double value = scaled(token);
-      if (value + noise_bound(random_bits(how_->noise_key, token)) >= best_) consider(token, value);
+      if (value + noise::bound(random_bits(how_->noise_key, token)) >= best_) consider(token, value);
     }
   }
 

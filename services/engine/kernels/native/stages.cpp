@@ -41,12 +41,15 @@ void Decoder::head_stage(int weights, int num_rows, const float* normed, float* 
   rows.num_rows = rows.num_samples = num_rows;
   rows.positions = positions.data();
   logits_ = logits;
+  batch_ = &rows;
+  weights_ = &weight_sets_[weights];
+  order_samples();
   run_stage(weights, rows, [&](int thread, Clock& clock) {
     if (thread == 0) std::copy_n(normed, size_t(num_rows) * shape_.hidden_size, normed_.data());
     clock.meet(kSample);
     quantize(normed_.data(), *weights_->head, hidden_, thread);
     clock.meet(kSample);
-    project_head(thread);
+    project_head(num_rows, thread);
   });
 }
 

@@ -1,0 +1,176 @@
+// The head: all logits of a row, or where one token is to be chosen, those that can win.
+#include <algorithm>
+#include <limits>
+
+#include "decoder_clock.h"
+#include "noise.h"
+
+namespace {
+
+// How a row's token is chosen: the token with the largest value.
+class Choice {
+ public:
+  explicit Choice(const sm_choice& how) : how_(how), is_greedy_(how.temperature == 0) {}
+
+  double value(float logit, int token) const {
+    return is_greedy_ ? double(logit) : scaled(logit) + noise::gumbel(bits(token));
+  }
+
+  // Whether one of 16 tokens from `first` on can have a value of `least` or more; `upper` are bounds of their logits.
+  bool reaches(const float* upper, int first, double least) const {
+    bool any = false;
+    if (is_greedy_) {
+      for (int i = 0; i < kBlockRows; ++i) any |= !(double(upper[i]) < least);
+    } else {
+      for (int i = 0; i < kBlockRows; ++i) any |= !(scaled(upper[i]) + noise::bound(bits(first + i)) < least);
+    }
+    return any;
+  }
+
+  bool is_lowered(int token) const {
+    const int32_t* end = how_.lowered + how_.num_lowered;
+    return std::find(how_.lowered, end, token) != end;
+  }
+
+ private:
+  double scaled(float logit) const { return double(logit) / how_.temperature; }
+  uint64_t bits(int token) const { return noise::random_bits(how_.noise_key, uint64_t(token)); }
+
+  const sm_choice& how_;
+  const bool is_greedy_;
+};
+
+}  // namespace
+
+void Decoder::screen_head(int weights, int vocab, const float* basis, const float* scale) {
+  WeightSet& set = weight_sets_[weights];
+  for (const WeightSet& other : weight_sets_)
+    if (other.screen != nullptr && other.head->block(0, 0) == set.head->block(0, 0)) {
+      set.screen = other.screen;
+      return;
+    }
+  const auto screen = std::make_shared<HeadScreen>(*set.head, vocab, basis, scale);
+  std::vector<HeadScreen::Norms> largest(shape_.num_threads);
+  pool_.run([&](int thread) {
+    const Share blocks = share(set.head->num_blocks(), thread);
+    largest[thread] = screen->build(blocks.begin, blocks.end);
+  });
+  if (screen->finish(largest)) set.screen = screen;
+}
+
+// Rows of the head: samples whose logits are all wanted come first.
+void Decoder::order_samples() {
+  samples_.clear();
+  const auto wants_all = [&](int sample) { return batch_->choices == nullptr || batch_->choices[sample].wants_all; };
+  int num_choices = 0;
+  for (int sample = 0; sample < batch_->num_samples; ++sample) num_choices += !wants_all(sample);
+  const bool screens = weights_->screen != nullptr && num_choices > 0 && weights_->screen->pays(num_choices);
+  const auto is_whole = [&](int sample) { return !screens || wants_all(sample); };
+  for (int sample = 0; sample < batch_->num_samples; ++sample)
+    if (is_whole(sample)) samples_.push_back(sample);
+  num_whole_ = int(samples_.size());
+  for (int sample = 0; sample < batch_->num_samples; ++sample)
+    if (!is_whole(sample)) samples_.push_back(sample);
+  const int num_screened = batch_->num_samples - num_whole_;
+  num_reaching_ = 0;
+  if (num_screened == 0) return;
+  screened_.reserve(num_screened, shape_.hidden_size);
+  reachable_.resize(size_t(num_screened) * shape_.num_threads);
+}
+
+// The norm and the head of the rows that are sampled from.
+void Decoder::head_stages(int thread, Clock& clock) {
+  std::vector<float> hidden(shape_.hidden_size);
+  for (int slot = thread; slot < batch_->num_samples; slot += pool_.num_threads()) {
+    norm_row(batch_->sample_rows[samples_[slot]], weights_->norm.data(), *weights_->head, slot);
+    if (slot < num_whole_) continue;
+    if (weights_->head->takes_floats()) std::copy_n(hidden_.floats.row(slot), shape_.hidden_size, hidden.data());
+    else hidden_.dequantize_row(slot, hidden.data());
+    weights_->screen->put(hidden.data(), screened_, slot - num_whole_);
+  }
+  clock.meet(kNorm);
+  if (num_whole_ > 0) project_head(num_whole_, thread);
+  if (num_whole_ < batch_->num_samples) screen_logits(thread, clock);
+  clock.meet(kSample);
+}
+
+// The first `num_rows` rows of `hidden_`.
+void Decoder::project_head(int num_rows, int thread) {
+  const Share blocks = share(weights_->head->num_blocks(), thread);
+  matmul(*weights_->head, hidden_, num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
+         [&](int block, int row, simd::Floats sixteen) { simd::store(logits_of(row) + block * kBlockRows, sixteen); });
+}
+
+// Bounds for all tokens, then a value that is reached, then the logits of those whose bounds reach it too.
+void Decoder::screen_logits(int thread, Clock& clock) {
+  const int threads = pool_.num_threads(), num_rows = batch_->num_samples - num_whole_;
+  bound_logits(thread);
+  clock.meet(kSample);
+  int64_t num_computed = 0;
+  for (int row = 0; row < num_rows; ++row) {
+    const double* found = &reachable_[size_t(row) * threads];
+    num_computed += compute_reachable(num_whole_ + row, *std::max_element(found, found + threads), thread);
+  }
+  num_reaching_ += num_computed;
+}
+
+// Upper bounds of this thread's tokens, in the place of the logits; and for each row a value that is certainly reached.
+void Decoder::bound_logits(int thread) {
+  const Share blocks = share(weights_->head->num_blocks(), thread);
+  const int threads = pool_.num_threads(), num_rows = batch_->num_samples - num_whole_;
+  std::vector<Best> best(num_rows);
+  HeadScreen::Bounds bounds[simd::kTileRows];
+  for (int block = blocks.begin; block < blocks.end; ++block)
+    for (int row = 0; row < num_rows; row += simd::kTileRows) {
+      const int count = std::min(simd::kTileRows, num_rows - row);
+      weights_->screen->bounds(block, screened_, row, count, bounds);
+      for (int m = 0; m < count; ++m) {
+        simd::store(logits_of(num_whole_ + row + m) + block * kBlockRows, bounds[m].most);
+        consider(block, num_whole_ + row + m, bounds[m].about, best[row + m]);
+      }
+    }
+  for (int row = 0; row < num_rows; ++row) {
+    Best exact;
+    if (best[row].block >= 0)
+      consider(best[row].block, num_whole_ + row, head_block(best[row].block, num_whole_ + row), exact);
+    reachable_[size_t(row) * threads + thread] = exact.value;
+  }
+}
+
+// Keeps the better of `best` and what 16 logits of a row are worth.
+void Decoder::consider(int block, int slot, simd::Floats sixteen, Best& best) {
+  const Choice choice(batch_->choices[samples_[slot]]);
+  const int first = block * kBlockRows, count = std::min(kBlockRows, weights_->screen->vocab() - first);
+  float logits[kBlockRows];
+  simd::store(logits, sixteen);
+  if (best.block >= 0 && !choice.reaches(logits, first, best.value)) return;
+  for (int i = 0; i < count; ++i) {
+    const double value = choice.value(logits[i], first + i);
+    if (value > best.value && !choice.is_lowered(first + i)) best = {value, block};
+  }
+}
+
+// Logits of this thread's blocks in which a bound reaches `reachable`; the number of such blocks.
+int64_t Decoder::compute_reachable(int slot, double reachable, int thread) {
+  const Choice choice(batch_->choices[samples_[slot]]);
+  const Share blocks = share(weights_->head->num_blocks(), thread);
+  float* logits = logits_of(slot);
+  int64_t num_computed = 0;
+  for (int block = blocks.begin; block < blocks.end; ++block) {
+    const int first = block * kBlockRows;
+    const bool reaches = choice.reaches(logits + first, first, reachable);
+    simd::store(logits + first, reaches ? head_block(block, slot) : simd::splat(SM_OUT_OF_REACH));
+    num_computed += reaches;
+  }
+  return num_computed;
+}
+
+// 16 logits of one row, as `project_head` computes them.
+simd::Floats Decoder::head_block(int block, int slot) {
+  const PackedMatrix& head = *weights_->head;
+  simd::Floats out;
+  if (head.is_bf16()) floats::Bf16::multiply<1, 1>(head, block, hidden_.floats, slot, &out);
+  else if (head.takes_floats()) floats::Quantized::multiply<1, 1>(head, block, hidden_.floats, slot, &out);
+  else multiply_tile<1>(head, block, nullptr, hidden_, slot, 1, &out);
+  return out;
+}
