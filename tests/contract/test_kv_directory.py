@@ -221,3 +221,14 @@ async def test_smaller_limits_take_effect_with_the_next_sweep(kv: Bench) -> None
     await kv.directory.set_limits(limits(total_bytes=3 * ONE_PAGE))
     await kv.directory.sweep(lease.namespace)
     assert (await kv.directory.stats(lease.namespace)).pages == 3
+
+
+async def test_a_use_that_is_worth_more_keeps_pages_longer_than_a_later_plain_one(kv: Bench) -> None:
+    await kv.directory.set_limits(limits(total_bytes=2 * ONE_PAGE))
+    lease = await kv.lease("t")
+    kv.store(lease, ["promising", "plain"])
+    await kv.found(lease, ["promising"], horizon_s=500.0)
+    await kv.found(lease, ["plain"])
+    lease.horizon_s = 300.0
+    kv.store(lease, ["next"])
+    assert kv.values(lease.namespace) == {digest("promising"), digest("next")}

@@ -53,11 +53,13 @@ class KvDirectory:
         holder: Holder = NOBODY,
         num_public: int = 0,
         public_space: bytes = b"",
+        horizon_s: float | None = None,
     ) -> Found:
         """How many of the first pages are stored; they count as used, and live `ttl_s` from now.
 
         With a `lease_id` the lease is made known, so that pages may be published under it for `lease_ttl_s`; they
-        belong to `holder`. The first `num_public` digests are those of `public_space`.
+        belong to `holder`. The first `num_public` digests are those of `public_space`. This use is worth `horizon_s`
+        (`kv_value`), or as much as the pages were when they were stored.
         """
         head: list[Any] = [
             space,
@@ -68,6 +70,7 @@ class KvDirectory:
             ttl_s,
             num_public,
             public_space or space,
+            "" if horizon_s is None else horizon_s,
         ]
         pages, vanished, had = await self._lookup(args=[*head, *digests])
         return Found(max(0, int(pages)), int(vanished), bool(had), has_limits=int(pages) >= 0)

@@ -13,9 +13,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.trace_made_up import conversations
 from benchmarks.trace_ours import ours
 from benchmarks.trace_policies import POLICIES, lfu, lru, optimal, s3fifo
-from benchmarks.trace_requests import BLOCK_TOKENS, TraceRequest, read_trace, visits
+from benchmarks.trace_requests import TraceRequest, read_trace, visits
 
 BLOCKS = st.lists(st.integers(0, 6), max_size=12)
 CAPACITIES = st.integers(1, 4)
@@ -67,21 +68,6 @@ def test_s3fifo_keeps_what_is_used_again_from_a_scan() -> None:
     scan = list(range(100, 160))
     assert s3fifo([*hot, *scan, 1, 2, 3], 20) == 6 + 3
     assert lru([*hot, *scan, 1, 2, 3], 20) == 6
-
-
-def conversations(seed: int, count: int = 150) -> list[TraceRequest]:
-    """Half of them end after one turn."""
-    draw = random.Random(seed)
-    requests, fresh = [], 1
-    for number in range(count):
-        blocks, at_s = [0], 5.0 * number
-        for _ in range(draw.choice((1, 1, 3, 6))):
-            grown = draw.randint(1, 6)
-            blocks += range(fresh, fresh + grown)
-            fresh += grown
-            requests.append(TraceRequest(at_s, tuple(blocks), len(blocks) * BLOCK_TOKENS, 200))
-            at_s += draw.uniform(20, 200)
-    return sorted(requests, key=lambda request: request.at_s)
 
 
 def test_our_policy_does_not_beat_the_optimum_and_finds_all_where_there_is_room() -> None:

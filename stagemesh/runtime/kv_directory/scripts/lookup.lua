@@ -1,11 +1,13 @@
 -- Gives a lease, and finds how many leading pages are stored; their worth rises and their life is lengthened.
 -- ARGV: namespace, lease_id, lease_ttl_s, holder (16 bytes, or '' for none), user (likewise), ttl_s, pages of the
---       public namespace among the digests, public namespace, then the digests in order.
+--       public namespace among the digests, public namespace, horizon_s of this use ('': that of each page),
+--       then the digests in order.
 -- Gives {number of leading pages, entries whose value had vanished, 1 if the holder had stored the first missing page};
 -- {-1, 0, 0} where nobody has set limits yet.
 local home, lease_id, lease_ttl_s, holder, user = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local ttl_s, num_public, public_space = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
-local FIRST, SLICE = 9, 512
+local horizon_s = tonumber(ARGV[9])
+local FIRST, SLICE = 10, 512
 
 if redis.call('EXISTS', LIMITS) == 0 then return {-1, 0, 0} end
 local tau_s = math.max(1, limit('tau_s'))
@@ -50,7 +52,7 @@ local function touch(space, from, to, first_depth, keeps)
     end
     local bytes, worth = struct.unpack('<dd', packed[i])
     found[i] = digest
-    order[2 * i - 1], order[2 * i] = touched(tonumber(scores[i] or now), worth, first_depth + i - 1), digest
+    order[2 * i - 1], order[2 * i] = touched(tonumber(scores[i] or now), horizon_s or worth, first_depth + i - 1), digest
     expiry[2 * i - 1], expiry[2 * i] = expires_s, digest
     if keeps then holds(space, digest, bytes, worth, string.sub(packed[i], 17)) end
   end
