@@ -10,7 +10,12 @@ from stagemesh.runtime.mesh_config import MeshConfig
 
 async def compose(mesh: MeshConfig, config: CacheConfig) -> CacheService:
     return CacheService(
-        mesh.ledger_url, config, kv_url=mesh.kv_url, tokenizer=mesh.addresses.tokenizer, state_dir=mesh.state_dir
+        mesh.ledger_url,
+        config,
+        kv_url=mesh.kv_url,
+        tokenizer=mesh.addresses.tokenizer,
+        engines=mesh.addresses.engine,
+        state_dir=mesh.state_dir,
     )
 
 

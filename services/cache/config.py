@@ -6,6 +6,7 @@ from pydantic import Field
 
 from services.cache.knowledge.config import KnowledgeConfig
 from services.cache.kv_config import KvConfig
+from services.cache.learning.config import LearningConfig
 from services.cache.preferences.config import PreferencesConfig
 from stagemesh.runtime.config import Section
 
@@ -57,3 +58,5 @@ class CacheConfig(Section):
     """Documents that answers may draw on."""
     preferences: PreferencesConfig = PreferencesConfig()
     """What users keep asking for."""
+    learning: LearningConfig = LearningConfig()
+    """What users come back to, kept ready."""

@@ -15,6 +15,7 @@ Redis cluster; the tenant itself stands in the key as well, so a collision of di
 | `usage`, `session-usage` | hash | what requests of the tenant, or of a session, reused and missed |
 | `heat` | sorted set | session IDs by a decaying count of requests, as a time (`scripts/use.lua`) |
 | `requests`, `ring` | hash, list | the last requests: `CacheUse` by ID, and the IDs in order |
+| `question-heat`, `question-texts`, `question-askers` | sorted set, hashes | what users ask, how often, and who |
 | `gone`, `gone-user` | counter | erasures of a session or user, so that a turn under way cannot bring it back |
 """
 
@@ -30,6 +31,8 @@ EPOCH = PREFIX + b"{root}:epoch"
 SECRET = PREFIX + b"{root}:secret"
 TENANTS = PREFIX + b"{root}:tenants"
 """Sorted set of the tenants with counts, by last request (s)."""
+LEARNED_TENANTS = PREFIX + b"{root}:learned"
+"""Likewise of those from whose conversations something was learned."""
 
 
 @dataclass(frozen=True)
@@ -83,3 +86,6 @@ class TenantKeys:
 
     def ring(self) -> bytes:
         return self._key(b"ring")
+
+    def questions(self) -> tuple[bytes, bytes, bytes]:
+        return self._key(b"question-heat"), self._key(b"question-texts"), self._key(b"question-askers")

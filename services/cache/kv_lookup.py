@@ -16,11 +16,13 @@ from stagemesh.api.common.v1.common_pb2 import KvLease, ModelIdentity
 from stagemesh.runtime.errors import Unavailable
 from stagemesh.runtime.kv_directory import Holder, KvDirectory
 from stagemesh.runtime.kv_keys import PAGE_TOKENS, chain_key, namespace, page_digests
+from stagemesh.runtime.kv_value import Horizons
 
 KV_WORDS = Words("KV store", left_alone="KV_STORE_LEFT_ALONE", slow="KV_STORE_SLOW", away="KV_STORE_AWAY")
 """Causes of misses; a caller never sees them as errors."""
 PUBLIC_TENANT = ""
 """No tenant has this ID, since an empty one is refused."""
+NOTHING_KNOWN = Horizons(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,21 @@ class KvLookup:
         self._on_no_limits = on_no_limits
 
     async def lease(
-        self, tenant_id: str, model: ModelIdentity, opened: Opened, tokens: Sequence[int], holder: Holder
+        self,
+        tenant_id: str,
+        model: ModelIdentity,
+        opened: Opened,
+        tokens: Sequence[int],
+        holder: Holder,
+        worth: Horizons = NOTHING_KNOWN,
     ) -> KvAnswer:
-        """Look up the pages of `tokens`, which may be none yet."""
+        """Look up the pages of `tokens`, which may be none yet; `worth` says what pages are worth to this request."""
         kv = self._config.kv
         if not kv.enabled:
             return KvAnswer(miss="KV_DISABLED")
         if not (model.revision and model.tokenizer_hash and model.kv_layout):
             return KvAnswer(miss="NO_IDENTITY")
-        lease = self._new_lease(tenant_id, opened)
+        lease = self._new_lease(tenant_id, opened, worth.new_s)
         tokens = tokens[: kv.max_lookup_tokens]
         num_public = self._prefixes.num_public_pages(model, tokens)
         if num_public:
@@ -73,6 +81,7 @@ class KvLookup:
             holder=holder,
             num_public=num_public,
             public_space=lease.public_namespace,
+            horizon_s=worth.known_s,
         )
         try:
             found = await self._guard.call(lookup, kv.lookup_budget_ms / 1000)
@@ -86,7 +95,7 @@ class KvLookup:
             return KvAnswer(lease)
         return KvAnswer(lease, "EVICTED" if found.had_next or found.vanished else "NEVER_STORED")
 
-    def _new_lease(self, tenant_id: str, opened: Opened) -> KvLease:
+    def _new_lease(self, tenant_id: str, opened: Opened, horizon_s: float) -> KvLease:
         expires_us = time.time_ns() // 1_000 + self._config.lease_ttl_s * 1_000_000
         return KvLease(
             lease_id=str(uuid_utils.uuid7()),
@@ -94,6 +103,7 @@ class KvLookup:
             epoch=opened.stamp.epoch,
             expires_unix_us=expires_us,
             ttl_s=self._config.kv.ttl_s,
+            horizon_s=horizon_s,
         )
 
 

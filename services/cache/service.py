@@ -13,7 +13,11 @@ from services.cache.config import CacheConfig
 from services.cache.knowledge.part import Knowledge
 from services.cache.kv_erasure import KvErasure
 from services.cache.kv_lookup import KV_WORDS, KvLookup
+from services.cache.kv_protection import KvProtection
 from services.cache.kv_upkeep import KvUpkeep
+from services.cache.learning.expectation import Expectation
+from services.cache.learning.part import SERVICE_NAME as LEARNING_SERVICE
+from services.cache.learning.part import Learning
 from services.cache.preferences.servicer import PreferenceServicer
 from services.cache.preferences.store import PreferenceStore
 from services.cache.public_prefixes import PublicPrefixes
@@ -61,6 +65,7 @@ class CacheService:
         cache_pb2.DESCRIPTOR.services_by_name["CacheService"].full_name,
         knowledge_pb2.DESCRIPTOR.services_by_name["KnowledgeService"].full_name,
         preferences_pb2.DESCRIPTOR.services_by_name["PreferenceService"].full_name,
+        LEARNING_SERVICE,
     )
 
     def __init__(
@@ -70,6 +75,7 @@ class CacheService:
         *,
         kv_url: str = "",
         tokenizer: Sequence[str] = (),
+        engines: Sequence[str] = (),
         state_dir: Path | None = None,
     ) -> None:
         """Must be made inside the running event loop. Without `kv_url` no pages are stored beyond the engines."""
@@ -96,18 +102,46 @@ class CacheService:
         erasure = KvErasure(directory, self._kv_guard, config, store.root)
         preferences = PreferenceStore(self._client, config.preferences)
         self._preferences = PreferenceServicer(preferences, self._guard, config)
+        protection = KvProtection(directory, self._kv_guard, config, self._prefixes, store.resolve)
+        expectation = Expectation(config.kv.heat_tau_s)
+        self._learning = Learning(
+            self._client,
+            self._guard,
+            config,
+            store,
+            lookup,
+            protection,
+            erasure,
+            expectation,
+            tokenizer=tokenizer,
+            engines=engines,
+        )
         self._servicer = CacheServicer(
-            store, self._guard, config, lookup, erasure, self._log, reports, usage, preferences
+            store,
+            self._guard,
+            config,
+            lookup,
+            erasure,
+            self._log,
+            reports,
+            usage,
+            preferences,
+            expectation,
+            self._learning,
         )
         self._knowledge = Knowledge(connect(ledger_url, config), new_guard(config), config, state_dir)
 
     def register(self, server: grpc.aio.Server) -> None:
         cache_pb2_grpc.add_CacheServiceServicer_to_server(self._servicer, server)
         preferences_pb2_grpc.add_PreferenceServiceServicer_to_server(self._preferences, server)
+        self._learning.register(server)
         knowledge_pb2_grpc.add_KnowledgeServiceServicer_to_server(self._knowledge.servicer(), server)
 
     async def start(self) -> None:
-        """Ready at once, with or without Redis: each call says by itself whether the store is there."""
+        """Ready with or without Redis: each call says by itself whether the store is there.
+
+        What is kept ready is waited for, within a bound.
+        """
         try:
             await self._guard.call(self._store.root(), self._config.redis_timeout_ms / 1000)
         except Unavailable as error:
@@ -115,11 +149,13 @@ class CacheService:
         self._upkeep.start()
         self._log.start()
         self._knowledge.start()
+        await self._learning.start()
 
     async def drain(self, grace_s: float) -> None:
         """Nothing to hand over: calls end within their budgets."""
 
     async def close(self) -> None:
+        await self._learning.close()
         await self._knowledge.close()
         await self._log.close()
         await self._upkeep.close()

@@ -10,6 +10,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from services.cache.config import CacheConfig
 from services.cache.kv_erasure import KvErasure
 from services.cache.kv_lookup import KvLookup
+from services.cache.learning.expectation import Expectation
+from services.cache.learning.part import Learning
 from services.cache.lease import parse_lease_id
 from services.cache.limits import check_id, check_turn, decode_page_token, encode_page_token, page_size
 from services.cache.preferences.keys import UserKeys
@@ -43,6 +45,8 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         reports: Reports,
         usage: UsageStore,
         preferences: PreferenceStore,
+        expectation: Expectation,
+        learning: Learning,
     ) -> None:
         self._store = store
         self._guard = guard
@@ -53,6 +57,8 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         self._reports = reports
         self._usage = usage
         self._preferences = preferences
+        self._expectation = expectation
+        self._learning = learning
         self._lookup_s = config.redis_budget_ms / 1000
         self._open_s = config.session_budget_ms / 1000
         self._change_s = config.commit_budget_ms / 1000
@@ -96,6 +102,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         committed = await self._guard.call(self._store.commit(request.tenant_id, turn), self._change_s)
         if committed.conflict or committed.dropped_messages:
             log.info("session keeps no tokens", conflict=committed.conflict, dropped=committed.dropped_messages)
+        self._learning.committed(request)
         return cache_pb2.CommitResponse(
             version=committed.version, conflict=committed.conflict, dropped_messages=committed.dropped_messages
         )
@@ -139,11 +146,13 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
                 erased = await self._guard.call(self._store.forget_session(tenant_id, session_id), self._change_s)
                 await self._usage_log.flush()
                 await self._guard.call(self._usage.forget_sessions(tenant_id, [session_id]), self._change_s)
+                await self._learning.forget(tenant_id, session_id=session_id)
                 await self._erasure.session(tenant_id, session_id)
             case "user_id":
                 user_id = check_id(request.user_id, "user_id", self._config)
                 await self._usage_log.flush()
                 erased = await self._forget_user(tenant_id, user_id)
+                await self._learning.forget(tenant_id, user_id=user_id)
                 await self._erasure.user(tenant_id, user_id)
                 preferences = self._preferences.forget(UserKeys(tenant_id, user_id))
                 await self._guard.call(preferences, self._change_s)
@@ -191,7 +200,12 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         tokens: Sequence[int],
     ) -> None:
         holder = Holder(session_id=request.session_id, user_id=request.user_id)
-        answer = await self._kv.lease(request.tenant_id, request.model, opened, tokens, holder)
+        worth = (
+            self._expectation.of_session(request.tenant_id, request.session_id, opened.session, len(tokens))
+            if request.session_id
+            else self._expectation.of_prompt(len(tokens))
+        )
+        answer = await self._kv.lease(request.tenant_id, request.model, opened, tokens, holder, worth)
         if answer.lease is not None:
             lease.kv.CopyFrom(answer.lease)
         lease.kv_miss = answer.miss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,7 @@ Examples:
   stagemesh cache stats                          hit ratios and bytes of all tenants
   stagemesh cache stats --tenant acme --json
   stagemesh cache top --limit 5                  the sessions that are used most
+  stagemesh cache warm log.jsonl --tenant acme   have ready what users will ask
   stagemesh cache explain 01a22d27-9c1e-7a30-…   why this request was fast, or not"""
 
 tenant_option = click.option("--tenant", "tenant_id", default="", help="Only this tenant.")
@@ -88,6 +90,35 @@ def explain(request_id: str, tenant_id: str, as_json: bool, state: Path | None, 
         console.print_json(cache_view.explain_json(found))
     else:
         click.echo("\n".join(cache_view.explain_lines(found)))
+
+
+@command.command("warm", epilog=EPILOG, short_help="Learn from recorded conversations, and have ready what recurs.")
+@click.argument("log", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--tenant", "tenant_id", required=True, help="Whose conversations these are.")
+@json_option
+@state_option
+@config_option
+def warm(log: Path, tenant_id: str, as_json: bool, state: Path | None, config: Path | None) -> None:
+    """Learn from the conversations in LOG what users ask, and have the keys and values of it computed ahead of time.
+
+    A line is {"session_id": "…", "user_id": "…", "turns": [{"q": "…", "a": "…"}]}; a "system" message is optional. What
+    at least two users have begun with is kept ready, the most frequent first; the rest stays each user's own.
+    """
+    from stagemesh.cli import console, warm_view
+    from stagemesh.cli.client.dialogues import read_dialogues
+    from stagemesh.cli.client.warming import run_warm
+    from stagemesh.cli.exits import Exit
+
+    started_s = time.monotonic()
+    dialogues = list(read_dialogues(log))
+    with warm_view.showing_progress() as on_progress:
+        report = run_warm(state, config, tenant_id, dialogues, on_progress)
+    if as_json:
+        console.print_json({**warm_view.report_json(report), "seconds": round(time.monotonic() - started_s, 3)})
+    else:
+        click.echo("\n".join(warm_view.report_lines(report, time.monotonic() - started_s)))
+    if report.failed:
+        raise SystemExit(Exit.FAILED)
 
 
 def _call(

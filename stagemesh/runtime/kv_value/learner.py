@@ -12,6 +12,8 @@ from stagemesh.runtime.kv_value.visit import PRIOR, Region, Visit, features
 from stagemesh.runtime.kv_value.worth import horizon_s
 
 REGIONS = (Region.KNOWN, Region.NEW)
+MEDIAN_GAP_OVER_TAU = 0.4
+"""Worth fades as slowly as people come back: within a few minutes in a chat of an hour, within hours over days."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,7 @@ class ReturnLearner:
 
     def __init__(self, limits: LearnerLimits, gaps: Gaps | None = None) -> None:
         self._limits = limits
-        self._gaps = gaps or Gaps()
+        self._gaps = gaps or Gaps(median_s=limits.tau_s * MEDIAN_GAP_OVER_TAU)
         self._prior: Floats = np.array(list(PRIOR.values()))
         self._weights = self._prior
         size, width = limits.max_visits, len(PRIOR)
@@ -88,20 +90,28 @@ class ReturnLearner:
 
     def refit(self, now_s: float) -> None:
         """Learn from all that is remembered; what has not returned by now counts as far as it would have."""
+        self.restore(self.fitted(self.observed(now_s)))
+
+    def observed(self, now_s: float) -> Observed:
+        """A copy of what is remembered, which `fitted` may look at in another thread."""
         count = min(self._num_visits, self._limits.max_visits)
-        counts = self._tokens[:count].reshape(-1) > 0
-        if not counts.any():
-            return
-        sizes = np.sqrt(self._tokens[:count].reshape(-1)[counts])
-        observed = Observed(
-            rows=self._rows[:count].reshape(2 * count, -1)[counts],
+        tokens = self._tokens[:count].reshape(-1)
+        counts = tokens > 0
+        sizes = np.sqrt(tokens[counts])
+        return Observed(
+            rows=self._rows[:count].reshape(2 * count, len(PRIOR))[counts],
             ages_s=np.repeat(np.maximum(now_s - self._visited_s[:count], 0.0), 2)[counts],
             returned=self._returned[:count].reshape(-1)[counts],
             has_returned=np.repeat(self._has_returned[:count], 2)[counts],
-            sizes=sizes / sizes.mean(),
+            sizes=sizes / max(float(sizes.mean()), 1e-9) if len(sizes) else sizes,
         )
+
+    def fitted(self, observed: Observed) -> Floats:
+        """The weights that `observed` teaches, beginning from the present ones; `restore` takes them on."""
+        if not len(observed.rows):
+            return self._weights
         spread = self._limits.prior_spread
-        self._weights = fit(observed, self._weights, self._prior, prior_spread=spread, gaps=self._gaps)
+        return fit(observed, self._weights, self._prior, prior_spread=spread, gaps=self._gaps)
 
     def _close(self, previous: Hashable | None, visit: Visit) -> None:
         """The visit under `previous` was followed by this one: note what share of it was used again."""

@@ -1,0 +1,116 @@
+"""Learning as a part of the cache service: composed here, started and closed with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import grpc
+
+from services.cache.config import CacheConfig
+from services.cache.kv_erasure import KvErasure
+from services.cache.kv_lookup import KvLookup
+from services.cache.kv_protection import KvProtection
+from services.cache.learning.expectation import Expectation
+from services.cache.learning.observer import Observer
+from services.cache.learning.prefill import Prefiller
+from services.cache.learning.question_store import QuestionStore
+from services.cache.learning.servicer import LearningServicer
+from services.cache.learning.trainer import Trainer
+from services.cache.learning.warmer import Warmer
+from services.cache.redis_guard import RedisGuard
+from services.cache.session_store import SessionStore
+from stagemesh.api.cache.v1 import learning_pb2, learning_pb2_grpc
+from stagemesh.api.cache.v1.cache_pb2 import CommitRequest
+from stagemesh.api.engine.v1.engine_pb2_grpc import EngineServiceStub
+from stagemesh.api.tokenizer.v1.tokenizer_pb2_grpc import TokenizerServiceStub
+from stagemesh.runtime.channel import dial
+from stagemesh.runtime.redis_client import Redis
+from stagemesh.runtime.telemetry import get_logger
+
+SERVICE_NAME = learning_pb2.DESCRIPTOR.services_by_name["LearningService"].full_name
+
+log = get_logger(__name__)
+
+
+class Learning:
+    """Without engines or a tokenizer it only notes what is asked."""
+
+    def __init__(
+        self,
+        client: Redis,
+        guard: RedisGuard,
+        config: CacheConfig,
+        store: SessionStore,
+        lookup: KvLookup,
+        protection: KvProtection,
+        erasure: KvErasure,
+        expectation: Expectation,
+        *,
+        tokenizer: Sequence[str],
+        engines: Sequence[str],
+    ) -> None:
+        self._config = config.learning
+        self._has_peers = bool(tokenizer and engines)
+        self._guard = guard
+        self._budget_s = config.redis_timeout_ms / 1000
+        self._erasure = erasure
+        self._expectation = expectation
+        self._channels = [dial(addresses) for addresses in (tokenizer or ("127.0.0.1:1",), engines or ("127.0.0.1:1",))]
+        self._questions = QuestionStore(client, config.learning, store.root)
+        prefiller = Prefiller(
+            TokenizerServiceStub(self._channels[0]),
+            EngineServiceStub(self._channels[1]),
+            lookup,
+            store.resolve,
+            config.learning.prefill_timeout_s,
+        )
+        warmer = Warmer(prefiller, config.learning)
+        self._trainer = Trainer(self._questions, guard, warmer, config.learning, self._budget_s)
+        self._observer = Observer(
+            self._questions, guard, self._trainer, prefiller, protection, config.learning, self._budget_s
+        )
+        self._servicer = LearningServicer(self._questions, guard, self._trainer, warmer, protection, config)
+        self._is_on = config.kv.enabled and config.learning.enabled
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def register(self, server: grpc.aio.Server) -> None:
+        learning_pb2_grpc.add_LearningServiceServicer_to_server(self._servicer, server)
+
+    async def start(self) -> None:
+        """Returns when what is kept ready is stored, or after `ready_wait_s`; the rest follows."""
+        if not self._is_on:
+            return
+        self._tasks = [asyncio.create_task(task, name="learning") for task in (self._observer.run(), self._refit())]
+        if not self._has_peers:
+            return
+        restoring = asyncio.create_task(self._trainer.restore(), name="restore the warm set")
+        self._tasks.append(restoring)
+        await asyncio.wait({restoring}, timeout=self._config.ready_wait_s)
+        if not restoring.done():
+            log.warning("ready before the warm set is stored", waited_s=self._config.ready_wait_s)
+        self._tasks.append(asyncio.create_task(self._trainer.run(), name="retrain"))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for channel in self._channels:
+            await channel.close()
+
+    def committed(self, request: CommitRequest) -> None:
+        """A turn has ended. Takes microseconds; what follows is done later."""
+        if self._is_on:
+            self._observer.committed(request)
+
+    async def forget(self, tenant_id: str, *, session_id: str = "", user_id: str = "") -> None:
+        """Erase what was learned from a session or user alone. Raises Unavailable where a store is away."""
+        await self._observer.forget(tenant_id, session_id=session_id, user_id=user_id)
+        gone = self._questions.forget(tenant_id, session_id=session_id, user_id=user_id)
+        for key in await self._guard.call(gone, self._budget_s):
+            await self._erasure.session(tenant_id, f"\x00warm:{key.hex()}")
+
+    async def _refit(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.refit_interval_s)
+            await self._expectation.refit()

@@ -1,0 +1,161 @@
+"""Having KV computed and stored ahead of time: by the tokenizer and an engine, as for any request.
+
+An engine stores the pages of what it computes under the lease that comes with it. So a prefix is made warm by asking an
+engine for one token behind it, with a lease for its tenant; nobody gets that token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import grpc
+import uuid_utils
+
+from services.cache.kv_lookup import KvLookup
+from services.cache.learning.question import Question
+from services.cache.session import Opened
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
+from stagemesh.api.tokenizer.v1 import tokenizer_pb2, tokenizer_pb2_grpc
+from stagemesh.runtime.channel import call_metadata
+from stagemesh.runtime.errors import Precondition, StagemeshError, from_detail, from_rpc
+from stagemesh.runtime.kv_directory import Holder
+from stagemesh.runtime.kv_keys import PAGE_TOKENS
+
+TOKENIZER_TIMEOUT_S = 10.0
+STORED_WAIT_S = 10.0
+"""An engine stores pages after it has answered; so long they are waited for."""
+FIRST_POLL_S = 0.05
+"""Doubled each time: looking counts as a use."""
+
+Resolve = Callable[[str, common_pb2.ModelIdentity], Awaitable[Opened]]
+
+
+class State(Enum):
+    ALREADY = "already"
+    """All full pages were stored."""
+    COMPUTED = "computed"
+    """They are now."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Prefilled:
+    state: State
+    tokens: int = 0
+    """Prompt tokens that had to be computed."""
+    problem: str = ""
+    """Why it failed, in UPPER_SNAKE_CASE."""
+
+
+class Prefiller:
+    """Raises StagemeshError for `model` and `tokens`; `prefill` says in its result what went wrong."""
+
+    def __init__(
+        self,
+        tokenizer: tokenizer_pb2_grpc.TokenizerServiceStub,
+        engine: engine_pb2_grpc.EngineServiceStub,
+        lookup: KvLookup,
+        resolve: Resolve,
+        timeout_s: float,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._engine = engine
+        self._lookup = lookup
+        self._resolve = resolve
+        self._timeout_s = timeout_s
+
+    async def model(self) -> common_pb2.ModelIdentity:
+        """The identity of what an engine serves by default."""
+        try:
+            answer = await self._engine.Describe(
+                engine_pb2.DescribeRequest(), timeout=self._timeout_s, metadata=call_metadata()
+            )
+        except grpc.RpcError as error:
+            raise from_rpc(error) from error
+        identity = common_pb2.ModelIdentity()
+        identity.CopyFrom(answer.model)
+        if answer.modes:
+            identity.precision = answer.modes[0].precision
+        return identity
+
+    async def tokens(self, model: common_pb2.ModelIdentity, question: Question) -> list[int]:
+        """The prompt that begins with this question, as the gateway would have it made."""
+        chat = common_pb2.ChatMessages(messages=question.messages())
+        request = tokenizer_pb2.PrepareRequest(model=model.model, chat=chat)
+        try:
+            answer = await self._tokenizer.Prepare(request, timeout=TOKENIZER_TIMEOUT_S, metadata=call_metadata())
+        except grpc.RpcError as error:
+            raise from_rpc(error) from error
+        if answer.tokenizer_hash != model.tokenizer_hash:
+            raise Precondition("MODEL_MISMATCH", "tokenizer and engine serve different models")
+        return list(answer.token_ids)
+
+    async def prefill(
+        self, tenant_id: str, model: common_pb2.ModelIdentity, tokens: Sequence[int], holder: Holder
+    ) -> Prefilled:
+        """Have all full pages of `tokens` stored. `holder` is to whom they belong."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._prefill(tenant_id, model, tokens, holder)
+        except StagemeshError as error:
+            return Prefilled(State.FAILED, problem=error.reason)
+        except grpc.RpcError as error:
+            return Prefilled(State.FAILED, problem=from_rpc(error).reason)
+        except TimeoutError:
+            return Prefilled(State.FAILED, problem="PREFILL_TIMEOUT")
+
+    async def _prefill(
+        self, tenant_id: str, model: common_pb2.ModelIdentity, tokens: Sequence[int], holder: Holder
+    ) -> Prefilled:
+        wanted = len(tokens) // PAGE_TOKENS * PAGE_TOKENS
+        opened = await self._resolve(tenant_id, model)
+        answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder)
+        if answer.lease is None:
+            return Prefilled(State.FAILED, problem=answer.miss)
+        if answer.lease.stored_tokens >= wanted:
+            return Prefilled(State.ALREADY)
+        submit = engine_pb2.Submit(
+            sequence_id=f"{tenant_id}/warm-{uuid_utils.uuid7()}",
+            tenant_id=tenant_id,
+            token_ids=tokens,
+            model=model,
+            sampling=common_pb2.SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True),
+            cache_salt=opened.salt,
+            kv=answer.lease,
+        )
+        computed = await self._compute(submit)
+        if not await self._is_stored(tenant_id, model, opened, tokens, holder):
+            return Prefilled(State.FAILED, computed, "NOT_STORED")
+        return Prefilled(State.COMPUTED, computed)
+
+    async def _compute(self, submit: engine_pb2.Submit) -> int:
+        """Prompt tokens that were computed. Raises StagemeshError or RpcError where the engine fails."""
+        request = engine_pb2.GenerateRequest(submit=submit)
+        finish = engine_pb2.Finish()
+        async for message in self._engine.Generate(request, timeout=self._timeout_s, metadata=call_metadata()):
+            if message.delta.HasField("finish"):
+                finish = message.delta.finish
+        if finish.HasField("error"):
+            raise from_detail(finish.error)
+        return len(submit.token_ids) - finish.usage.cached_tokens
+
+    async def _is_stored(
+        self,
+        tenant_id: str,
+        model: common_pb2.ModelIdentity,
+        opened: Opened,
+        tokens: Sequence[int],
+        holder: Holder,
+    ) -> bool:
+        wait_s, waited_s = FIRST_POLL_S, 0.0
+        while waited_s < STORED_WAIT_S:
+            await asyncio.sleep(wait_s)
+            wait_s, waited_s = 2 * wait_s, waited_s + wait_s
+            answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder)
+            if answer.lease is not None and answer.lease.stored_tokens >= len(tokens) // PAGE_TOKENS * PAGE_TOKENS:
+                return True
+        return False

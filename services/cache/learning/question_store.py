@@ -1,0 +1,70 @@
+"""The questions of each tenant, in the ledger Redis: a heat map that decays.
+
+Every method is one Redis operation in the sense of `RedisGuard`: it raises redis-py's errors.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+from typing import Any, cast
+
+from services.cache.keys import LEARNED_TENANTS, TenantKeys
+from services.cache.learning.config import LearningConfig
+from services.cache.learning.question import Asker, Question, Remembered, tag, unpack
+from services.cache.root import Root
+from stagemesh.runtime.redis_client import Redis
+
+BATCH = 256
+
+
+class QuestionStore:
+    def __init__(self, client: Redis, config: LearningConfig, root: Callable[[], Awaitable[Root]]) -> None:
+        def script(name: str) -> Any:
+            return client.register_script(files("services.cache").joinpath("scripts", f"{name}.lua").read_text("utf-8"))
+
+        self._add, self._forget = script("question"), script("question_forget")
+        self._client = client
+        self._config = config
+        self._root = root
+
+    async def add(self, tenant_id: str, asked: Sequence[tuple[Question, Asker]]) -> None:
+        keys, config = await self._keys(tenant_id), self._config
+        head: list[Any] = [tenant_id, config.question_tau_s, config.max_questions, config.question_ttl_s, time.time()]
+        for start in range(0, len(asked), BATCH):
+            flat = [part for question, asker in asked[start : start + BATCH] for part in _flat(question, asker)]
+            await self._add(keys=[*keys, LEARNED_TENANTS], args=[*head, *flat])
+
+    async def all(self, tenant_id: str) -> list[Remembered]:
+        """The hottest first."""
+        heat, texts, askers = await self._keys(tenant_id)
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.zrange(heat, 0, -1, desc=True, withscores=True)
+        pipeline.hgetall(texts)
+        pipeline.hgetall(askers)
+        scores, packed, tags = await pipeline.execute()
+        now_s, tau_s = time.time(), self._config.question_tau_s
+        return [
+            Remembered(unpack(packed[key]), math.exp(min((score - now_s) / tau_s, 700.0)), tags.get(key, b""))
+            for key, score in scores
+            if key in packed
+        ]
+
+    async def tenants(self) -> list[str]:
+        """The last active first."""
+        found = cast("list[bytes]", await self._client.zrange(LEARNED_TENANTS, 0, -1, desc=True))
+        return [tenant.decode() for tenant in found]
+
+    async def forget(self, tenant_id: str, *, session_id: str = "", user_id: str = "") -> list[bytes]:
+        """Take an asker away; gives the keys of the questions that are erased with it."""
+        gone = tag("user", user_id) if user_id else tag("session", session_id)
+        return cast("list[bytes]", await self._forget(keys=list(await self._keys(tenant_id)), args=[gone]))
+
+    async def _keys(self, tenant_id: str) -> tuple[bytes, bytes, bytes]:
+        return TenantKeys(tenant_id, (await self._root()).epoch).questions()
+
+
+def _flat(question: Question, asker: Asker) -> tuple[bytes, bytes, bytes]:
+    return question.key, question.pack(), asker.tags

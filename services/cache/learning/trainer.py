@@ -1,0 +1,86 @@
+"""Retraining: brings topics and what is kept ready in line with what users have asked, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from services.cache.learning.config import LearningConfig
+from services.cache.learning.question_store import QuestionStore
+from services.cache.learning.warm_set import WarmSet, build_warm_set
+from services.cache.learning.warmer import Outcome, Warmer
+from services.cache.redis_guard import RedisGuard
+from stagemesh.runtime.errors import Unavailable
+from stagemesh.runtime.telemetry import get_logger
+
+MAX_TENANTS = 200
+"""Tenants whose warm sets are in memory, and that a round looks at: the last active."""
+FIRST_RETRY_S, MAX_RETRY_S, MAX_RETRIES = 0.25, 5.0, 60
+
+log = get_logger(__name__)
+
+
+class Trainer:
+    def __init__(
+        self, questions: QuestionStore, guard: RedisGuard, warmer: Warmer, config: LearningConfig, budget_s: float
+    ) -> None:
+        self._questions = questions
+        self._guard = guard
+        self._warmer = warmer
+        self._config = config
+        self._budget_s = budget_s
+        self._sets: OrderedDict[str, WarmSet] = OrderedDict()
+
+    def known(self, tenant_id: str) -> WarmSet:
+        """As of the last training; empty before."""
+        return self._sets.get(tenant_id, WarmSet())
+
+    async def train(self, tenant_id: str) -> WarmSet:
+        """Raises Unavailable where the store is away."""
+        remembered = await self._guard.call(self._questions.all(tenant_id), self._budget_s)
+        built = await asyncio.to_thread(build_warm_set, remembered, self._config)
+        self._sets[tenant_id] = built
+        self._sets.move_to_end(tenant_id)
+        while len(self._sets) > MAX_TENANTS:
+            self._sets.popitem(last=False)
+        return built
+
+    async def round(self, max_prefills: int | None) -> Outcome:
+        """Train every tenant and have what is missing computed, at most `max_prefills` beginnings in all."""
+        total = Outcome()
+        for tenant_id in await self._tenants():
+            left = None if max_prefills is None else max(0, max_prefills - total.computed - total.failed)
+            questions = [entry.question for entry in (await self.train(tenant_id)).questions]
+            total = total.plus(await self._warmer.warm_all(tenant_id, questions, left))
+        return total
+
+    async def restore(self) -> None:
+        """Have everything stored again that is kept ready; tries for some minutes, since engines start meanwhile."""
+        wait_s = FIRST_RETRY_S
+        for _ in range(MAX_RETRIES):
+            try:
+                outcome = await self.round(None)
+            except Unavailable as error:
+                outcome = Outcome(failed=1, problem=error.reason)
+            if not outcome.failed:
+                if outcome.total:
+                    log.info("warm set is stored", prefixes=outcome.total, computed=outcome.computed)
+                return
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, MAX_RETRY_S)
+        log.warning("warm set is not stored", failed=outcome.failed, problem=outcome.problem)
+
+    async def run(self) -> None:
+        """For good, every `retrain_interval_s`."""
+        while True:
+            await asyncio.sleep(self._config.retrain_interval_s)
+            try:
+                outcome = await self.round(self._config.max_prefills)
+            except Unavailable as error:
+                log.warning("not retrained", problem=error.message)
+                continue
+            if outcome.computed or outcome.failed:
+                log.info("retrained", computed=outcome.computed, failed=outcome.failed, problem=outcome.problem)
+
+    async def _tenants(self) -> list[str]:
+        return (await self._guard.call(self._questions.tenants(), self._budget_s))[:MAX_TENANTS]
