@@ -13,10 +13,11 @@ import secrets
 import shutil
 import subprocess
 import sys
-from enum import StrEnum
 from pathlib import Path
 
+from stagemesh.embedded import acl
 from stagemesh.embedded.child import EX_TEMPFAIL, end_with_parent, fail, lock_folder
+from stagemesh.embedded.valkey_kind import Kind
 
 MIN_FREE_BYTES = 64 * 1024 * 1024
 """Below this much free disk the server is not started: it would refuse every write soon after."""
@@ -57,13 +58,6 @@ shutdown-on-sigterm save force
 """Values are compressed where that pays; a disk that is full must not keep the server from ending."""
 
 
-class Kind(StrEnum):
-    """Which of the two servers; its value is the name of its process and of its folder."""
-
-    LEDGER = "valkey"
-    KV = "valkey-kv"
-
-
 def data_folder(state_dir: Path, kind: Kind = Kind.LEDGER) -> Path:
     """Where the server keeps its files."""
     return state_dir / kind.value
@@ -96,12 +90,14 @@ def command(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     persistence = _APPEND_ONLY.format(fsync=fsync) if kind is Kind.LEDGER else _SNAPSHOT_AT_END
     config = _CONFIG.format(port=port, password=password, folder=folder, max_memory_mb=max_memory_mb) + persistence
-    _write_private(folder / "valkey.conf", config)
+    _write_private(folder / "valkey.conf", config + acl.rules(kind, password))
     return [sys.executable, "-P", "-m", "stagemesh.embedded.valkey", str(folder)]
 
 
-def url(port: int, password: str) -> str:
-    """How clients reach the server."""
+def url(port: int, password: str, service: str = "") -> str:
+    """How clients reach the server: a service as the user with its rights, the command and the supervisor with all."""
+    if service:
+        return f"redis://{service}:{acl.password_of(password, service)}@127.0.0.1:{port}/0"
     return f"redis://:{password}@127.0.0.1:{port}/0"
 
 

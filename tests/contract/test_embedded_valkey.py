@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from stagemesh.embedded import valkey
+from stagemesh.embedded import acl, valkey
+from stagemesh.embedded.valkey_kind import Kind
 
 
 def free_port() -> int:
@@ -27,7 +28,7 @@ def free_port() -> int:
 
 @contextmanager
 def running(
-    state_dir: Path, port: int, password: str, kind: valkey.Kind = valkey.Kind.LEDGER
+    state_dir: Path, port: int, password: str, kind: Kind = Kind.LEDGER
 ) -> Iterator[tuple[subprocess.Popen[bytes], redis.Redis]]:
     process = subprocess.Popen(valkey.command(state_dir, port, password, kind=kind), stdout=subprocess.DEVNULL)
     client = redis.Redis.from_url(valkey.url(port, password), socket_timeout=2)
@@ -141,7 +142,7 @@ def test_a_full_disk_is_said_before_the_start(
 
 @contextmanager
 def kv_store(state_dir: Path) -> Iterator[tuple[subprocess.Popen[bytes], redis.Redis]]:
-    with running(state_dir, free_port(), "secret", valkey.Kind.KV) as server:
+    with running(state_dir, free_port(), "secret", Kind.KV) as server:
         yield server
 
 
@@ -182,7 +183,7 @@ def test_a_damaged_snapshot_is_dropped_and_so_is_one_that_was_not_finished(tmp_p
     with kv_store(tmp_path) as (process, client):
         client.set("page", b"\xff" * 1000)
         end(process, signal.SIGTERM)
-    folder = valkey.data_folder(tmp_path, valkey.Kind.KV)
+    folder = valkey.data_folder(tmp_path, Kind.KV)
     snapshot = folder / valkey.SNAPSHOT
     content = bytearray(snapshot.read_bytes())
     content[len(content) // 2] ^= 1
@@ -194,6 +195,72 @@ def test_a_damaged_snapshot_is_dropped_and_so_is_one_that_was_not_finished(tmp_p
 
 
 def test_the_two_servers_of_a_mesh_have_their_own_folders_and_passwords(tmp_path: Path) -> None:
-    passwords = {valkey.load_password(tmp_path, kind) for kind in valkey.Kind}
+    passwords = {valkey.load_password(tmp_path, kind) for kind in Kind}
     assert len(passwords) == 2
-    assert valkey.data_folder(tmp_path, valkey.Kind.KV) != valkey.data_folder(tmp_path)
+    assert valkey.data_folder(tmp_path, Kind.KV) != valkey.data_folder(tmp_path)
+
+
+def as_user(port: int, password: str, service: str) -> redis.Redis:
+    return redis.Redis.from_url(valkey.url(port, password, service), socket_timeout=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "service", "own", "others"),
+    [
+        (
+            Kind.LEDGER,
+            "gateway",
+            ["stagemesh:ledger:x", "stagemesh:tenants", "outbox:{t}:order"],
+            ["stagemesh:cache:x"],
+        ),
+        (Kind.LEDGER, "cache", ["stagemesh:cache:{t}:x"], ["stagemesh:ledger:x", "stagemesh:tenant-keys", "outbox:x"]),
+        (Kind.LEDGER, "differ", ["outbox:{t}:order"], ["stagemesh:cache:x", "stagemesh:ledger:x"]),
+        (Kind.KV, "cache", ["stagemesh:kv:{t}:v:x"], ["stagemesh:cache:x", "x"]),
+        (Kind.KV, "engine", ["stagemesh:kv:{t}:v:x"], ["stagemesh:cache:x", "x"]),
+    ],
+)
+def test_each_service_reaches_its_own_keys_alone(
+    tmp_path: Path, kind: Kind, service: str, own: list[str], others: list[str]
+) -> None:
+    port = free_port()
+    with running(tmp_path, port, "secret", kind), as_user(port, "secret", service) as client:
+        for key in own:
+            client.set(key, "1", ex=60)
+            assert client.eval("return redis.call('GET', ARGV[1])", 0, key) == b"1"
+        for key in others:
+            for attempt in (
+                client.get,
+                client.delete,
+                lambda key: client.eval("redis.call('SET', ARGV[1], 1)", 0, key),
+            ):
+                with pytest.raises((redis.exceptions.NoPermissionError, redis.exceptions.ResponseError)):
+                    attempt(key)
+        for command in ("KEYS *", "FLUSHALL", "CONFIG GET *", "ACL LIST", "SHUTDOWN", "MONITOR"):
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                client.execute_command(*command.split())
+
+
+def test_the_worker_reads_bodies_and_writes_nothing(tmp_path: Path) -> None:
+    port = free_port()
+    with running(tmp_path, port, "secret") as (_, admin), as_user(port, "secret", "worker") as client:
+        admin.set("outbox:{t}:body:x", "body")
+        assert client.get("outbox:{t}:body:x") == b"body"
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.delete("outbox:{t}:body:x")
+
+
+def test_a_service_that_needs_no_server_has_no_user_there(tmp_path: Path) -> None:
+    port = free_port()
+    with running(tmp_path, port, "secret", Kind.KV):
+        for service in ("gateway", "tokenizer", "worker"):
+            with as_user(port, "secret", service) as client, pytest.raises(redis.exceptions.AuthenticationError):
+                client.ping()
+
+
+def test_the_files_for_servers_of_ones_own_say_the_same(tmp_path: Path) -> None:
+    folder = Path(__file__).parents[2] / "deploy" / "redis"
+    for kind, name in ((Kind.LEDGER, "ledger.acl"), (Kind.KV, "kv.acl")):
+        written = [line for line in (folder / name).read_text().splitlines() if line.startswith("user ")]
+        expected = [user.rule(f"CHANGE-{user.service.upper()}") for user in acl.USERS[kind]]
+        assert written[1:] == expected
+        assert written[0] == "user default on >CHANGE-ADMIN ~* &* +@all"

@@ -68,8 +68,11 @@ def plan(settings: MeshSettings, servers: Servers, ports: Mapping[str, int], tok
     shared = _shared_environment(settings, servers, ports, token)
     return [
         *servers.specs,
-        *(_service(instance, ports[instance.name], shared) for instance in instances(mesh)),
-        _gateway(settings, shared),
+        *(
+            _service(instance, ports[instance.name], {**shared, **_redis(servers, instance.service)})
+            for instance in instances(mesh)
+        ),
+        _gateway(settings, {**shared, **_redis(servers, "gateway")}),
     ]
 
 
@@ -116,6 +119,12 @@ def _own_environment(instance: Instance, address: str) -> Iterator[tuple[str, st
         yield f"STAGEMESH_{section}__{key.upper()}", json.dumps(value)
 
 
+def _redis(servers: Servers, service: str) -> dict[str, str]:
+    """Each service comes to the embedded servers as a user of its own."""
+    ledger_url, kv_url = servers.urls_of(service)
+    return {"STAGEMESH_LEDGER_URL": yaml_scalar(ledger_url), "STAGEMESH_KV_URL": yaml_scalar(kv_url)}
+
+
 def _shared_environment(
     settings: MeshSettings, servers: Servers, ports: Mapping[str, int], token: str
 ) -> dict[str, str]:
@@ -130,8 +139,6 @@ def _shared_environment(
         **{f"STAGEMESH_ADDRESSES__{key.upper()}": json.dumps(by_service[key]) for key in addressed},
         "STAGEMESH_ADDRESSES__GATEWAY": yaml_scalar(reachable(settings.grpc_address)),
         "STAGEMESH_MESH_TOKEN": token,
-        "STAGEMESH_LEDGER_URL": yaml_scalar(servers.ledger_url),
-        "STAGEMESH_KV_URL": yaml_scalar(servers.kv_url),
         "STAGEMESH_KAFKA_BOOTSTRAP": yaml_scalar(servers.kafka_bootstrap),
         "STAGEMESH_STATE_DIR": yaml_scalar(str(settings.state.path)),
         "STAGEMESH_SERVE": json.dumps(dict(settings.mesh.serve)),

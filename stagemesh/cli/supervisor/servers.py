@@ -12,10 +12,11 @@ from redis.exceptions import RedisError
 from stagemesh.cli.supervisor.probe import Health
 from stagemesh.cli.supervisor.spec import Phase, ProcessSpec
 from stagemesh.cli.supervisor.state_dir import StateDir
-from stagemesh.embedded import kafka, valkey
+from stagemesh.embedded import acl, kafka, valkey
+from stagemesh.embedded.valkey_kind import Kind
 from stagemesh.runtime.mesh_config import MeshConfig
 
-VALKEY, VALKEY_KV, KAFKA = valkey.Kind.LEDGER.value, valkey.Kind.KV.value, "kafka"
+VALKEY, VALKEY_KV, KAFKA = Kind.LEDGER.value, Kind.KV.value, "kafka"
 """Names of the three as processes: the ledger, the store of KV pages, the broker."""
 KV_SLACK, KV_BASE_MB = 1.25, 64
 """Memory of the store beyond its budget: values that are being written, the allocator's gaps, the indexes."""
@@ -68,6 +69,22 @@ class Servers:
     kv_url: str
     kafka_bootstrap: str
     specs: tuple[ProcessSpec, ...]
+    passwords: Mapping[Kind, str]
+    """Of the embedded ones."""
+
+    def urls_of(self, service: str) -> tuple[str, str]:
+        """Ledger and KV Redis as `service` is to use them; empty for an embedded one that it needs not."""
+        return (
+            self._url_of(Kind.LEDGER, self.ledger_url, service),
+            self._url_of(Kind.KV, self.kv_url, service),
+        )
+
+    def _url_of(self, kind: Kind, whole: str, service: str) -> str:
+        if kind not in self.passwords:
+            return whole
+        if not acl.may_use(kind, service):
+            return ""
+        return valkey.url(int(whole.rpartition(":")[2].partition("/")[0]), self.passwords[kind], service)
 
 
 def needed_servers(mesh: MeshConfig) -> list[str]:
@@ -80,21 +97,29 @@ def plan_servers(mesh: MeshConfig, state: StateDir, ports: Mapping[str, int], *,
     """The servers of a mesh, with an embedded one for each that is not configured; writes its files into the state."""
     needed = needed_servers(mesh)
     specs: list[ProcessSpec] = []
+    passwords: dict[Kind, str] = {}
     urls = {VALKEY: mesh.ledger_url, VALKEY_KV: mesh.kv_url}
     bootstrap = mesh.kafka_bootstrap
     for kind, memory_mb in (
-        (valkey.Kind.LEDGER, valkey.DEFAULT_MAX_MEMORY_MB),
-        (valkey.Kind.KV, KV_BASE_MB + round(kv_budget_mb * KV_SLACK)),
+        (Kind.LEDGER, valkey.DEFAULT_MAX_MEMORY_MB),
+        (Kind.KV, KV_BASE_MB + round(kv_budget_mb * KV_SLACK)),
     ):
         if kind.value in needed:
             password, port = valkey.load_password(state.path, kind), ports[kind.value]
+            passwords[kind] = password
             urls[kind.value] = valkey.url(port, password)
             command = valkey.command(state.path, port, password, kind=kind, max_memory_mb=memory_mb)
             specs.append(_server(kind.value, command, ports, RedisProbe(urls[kind.value])))
     if KAFKA in needed:
         bootstrap = kafka.bootstrap(ports[KAFKA])
         specs.append(_server(KAFKA, kafka.command(ports[KAFKA]), ports, TcpProbe(ports[KAFKA])))
-    return Servers(ledger_url=urls[VALKEY], kv_url=urls[VALKEY_KV], kafka_bootstrap=bootstrap, specs=tuple(specs))
+    return Servers(
+        ledger_url=urls[VALKEY],
+        kv_url=urls[VALKEY_KV],
+        kafka_bootstrap=bootstrap,
+        specs=tuple(specs),
+        passwords=passwords,
+    )
 
 
 def _server(name: str, command: list[str], ports: Mapping[str, int], probe: RedisProbe | TcpProbe) -> ProcessSpec:

@@ -119,8 +119,13 @@ def test_every_process_is_told_where_the_others_are(tmp_path: Path, monkeypatch:
         assert json.loads(environment["STAGEMESH_ADDRESSES__ENGINE"]) == engines
         assert environment["STAGEMESH_ADDRESSES__GATEWAY"] == "127.0.0.1:50999"
         assert environment["STAGEMESH_MESH_TOKEN"] == "mesh-token"
-        assert environment["STAGEMESH_LEDGER_URL"].endswith(f"@{specs['valkey'].address}/0")
-        assert environment["STAGEMESH_KV_URL"].endswith(f"@{specs['valkey-kv'].address}/0")
+        for variable, server, users in (
+            ("STAGEMESH_LEDGER_URL", "valkey", {"gateway", "cache", "worker"}),
+            ("STAGEMESH_KV_URL", "valkey-kv", {"cache", "engine"}),
+        ):
+            user, found = name.partition("-")[0], environment[variable]
+            is_own = found.startswith(f"redis://{user}:") and found.endswith(f"@{specs[server].address}/0")
+            assert is_own if user in users else found == '""'
         assert environment["STAGEMESH_KAFKA_BOOTSTRAP"] == specs["kafka"].address
         assert environment["STAGEMESH_CONFIG"] == str(tmp_path / "stagemesh.yaml")
         assert environment["STAGEMESH_INSTANCE"] == name
