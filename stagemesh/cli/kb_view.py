@@ -42,13 +42,14 @@ def report_json(report: knowledge_pb2.SyncReport) -> dict[str, Any]:
     return {name: getattr(report, name) for name in COUNTS}
 
 
-def report_lines(name: str, report: knowledge_pb2.SyncReport, seconds: float) -> list[str]:
-    return [
+def report_lines(name: str, report: knowledge_pb2.SyncReport, warmed: int, seconds: float) -> list[str]:
+    lines = [
         f"{name}: {report.documents:,} documents in {report.passages:,} passages",
         f"  {report.added:,} added, {report.changed:,} changed, {report.removed:,} removed "
         f"({report.shards_changed:,} of {report.shards_compared:,} compared shards) in {seconds:.1f} s",
         f"  {report.stored_bytes / 1e6:.1f} MB stored, {report.new_bytes / 1e6:.1f} MB of them new",
     ]
+    return [*lines, f"  {warmed} questions asked again"] if warmed else lines
 
 
 def base_json(base: knowledge_pb2.KnowledgeBase) -> dict[str, Any]:

@@ -68,6 +68,25 @@ async def test_passages_are_used_listed_and_their_pages_reused(mesh: Mesh, base:
     assert other.usage.cached_tokens >= first.passages[0].tokens
 
 
+async def test_questions_whose_passages_changed_are_warmed_by_the_sync(mesh: Mesh, tmp_path: Path) -> None:
+    source, questions = tmp_path / "tides.jsonl", tmp_path / "questions.txt"
+    questions.write_text("When is high tide at the harbour?\nHow deep is the old well?\n")
+    well = {"id": "well", "text": "The old well in the yard is twenty metres deep."}
+
+    def sync(tide: str) -> int:
+        source.write_text("\n".join(json.dumps(line) for line in ({"id": "tide", "text": tide}, well)))
+        arguments = ("--tenant", "dev", "--warm", str(questions), "--json")
+        warmed: int = json.loads(mesh.command("kb", "sync", str(source), *arguments).stdout)["warmed"]
+        return warmed
+
+    assert sync("High tide at the harbour is at noon, and low tide in the evening.") == 2
+    assert sync("High tide at the harbour is at noon, and low tide in the evening.") == 0
+    assert sync("High tide at the harbour is at dawn, and the boats leave in the evening.") == 1
+    final = await send(mesh, ask("When is high tide at the harbour?", knowledge="tides"))
+    assert final.usage.cached_tokens >= final.passages[0].tokens  # nobody but the sync has asked before
+    mesh.command("kb", "drop", "--tenant", "dev", "--name", "tides")
+
+
 async def test_a_chinese_question_finds_a_chinese_passage(mesh: Mesh, base: str) -> None:
     final = await send(mesh, ask("签收后几天内可以退货？", knowledge=base))
     assert [passage.document_id for passage in final.passages] == ["退货"]

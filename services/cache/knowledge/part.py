@@ -71,9 +71,13 @@ class Knowledge:
 
 def _own_folder(state_dir: Path | None) -> Path:
     """A fresh folder that no other process writes to, with what an earlier life of this one left removed."""
-    if state_dir is None:
-        return Path(tempfile.mkdtemp(prefix="stagemesh-knowledge-"))
-    folder = state_dir.expanduser() / "knowledge" / process_identity("cache").instance
-    local_files.remove(folder)
-    folder.mkdir(parents=True, mode=0o700)
-    return folder
+    if state_dir is not None:
+        folder = state_dir.expanduser() / "knowledge" / process_identity("cache").instance
+        try:
+            local_files.remove(folder)
+            folder.mkdir(parents=True, mode=0o700)
+        except OSError as error:  # a container without a volume there; the copies can lie anywhere
+            log.warning("knowledge is kept in a temporary folder", problem=str(error))
+        else:
+            return folder
+    return Path(tempfile.mkdtemp(prefix="stagemesh-knowledge-"))

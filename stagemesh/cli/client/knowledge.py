@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,13 +15,12 @@ TIMEOUT_S = 60.0
 SYNC_TIMEOUT_S = 3_600.0
 
 Stub = knowledge_pb2_grpc.KnowledgeServiceStub
+Metadata = tuple[tuple[str, str], ...]
 OnProgress = Callable[[int, int], None]
 
 
 @asynccontextmanager
-async def knowledge_service(
-    state: Path | None, config: Path | None
-) -> AsyncIterator[tuple[Stub, tuple[tuple[str, str], ...]]]:
+async def knowledge_service(state: Path | None, config: Path | None) -> AsyncIterator[tuple[Stub, Metadata]]:
     """A stub and the metadata of its calls. Raises CommandError in words for every failed call."""
     async with cache_channel(state, config) as (channel, metadata):
         yield Stub(channel), metadata
@@ -30,7 +28,7 @@ async def knowledge_service(
 
 async def sync(
     stub: Stub,
-    metadata: tuple[tuple[str, str], ...],
+    metadata: Metadata,
     begin: knowledge_pb2.SyncBegin,
     shards: Mapping[int, Sequence[KnowledgeDocument]],
     on_progress: OnProgress,
@@ -64,24 +62,6 @@ def digests(shards: Mapping[int, Sequence[KnowledgeDocument]]) -> list[knowledge
         knowledge_pb2.ShardDigest(shard=shard, digest=shard_digest(document.digest() for document in documents))
         for shard, documents in sorted(shards.items())
     ]
-
-
-def run_sync(
-    state: Path | None,
-    config: Path | None,
-    begin: knowledge_pb2.SyncBegin,
-    documents: Sequence[KnowledgeDocument],
-    on_progress: OnProgress,
-) -> knowledge_pb2.SyncReport:
-    """As `sync`, from the documents alone. Raises CommandError."""
-    shards = by_shard(documents)
-    begin.shards.extend(digests(shards))
-
-    async def call() -> knowledge_pb2.SyncReport:
-        async with knowledge_service(state, config) as (stub, metadata):
-            return await sync(stub, metadata, begin, shards, on_progress)
-
-    return asyncio.run(call())
 
 
 def _batches(

@@ -41,6 +41,13 @@ def command() -> None:
 @tenant_option
 @click.option("--name", default="", help="The knowledge base. [default: the source's name]")
 @click.option("--delete-missing", is_flag=True, help="Remove documents that the source does not have.")
+@click.option(
+    "--warm",
+    "questions_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="File with questions, one a line: those whose passages have changed are asked afterwards.",
+)
+@click.option("--tenant-key", envvar="STAGEMESH_API_KEY", default="dev", help="The tenant's API key, for --warm.")
 @json_option
 @state_option
 @config_option
@@ -49,6 +56,8 @@ def sync(
     tenant_id: str,
     name: str,
     delete_missing: bool,
+    questions_file: Path | None,
+    tenant_key: str,
     as_json: bool,
     state: Path | None,
     config: Path | None,
@@ -60,22 +69,27 @@ def sync(
     """
     from stagemesh.api.cache.v1 import knowledge_pb2
     from stagemesh.cli import console
+    from stagemesh.cli.client.connection import Connection, gateway_address
     from stagemesh.cli.client.documents import read_source
-    from stagemesh.cli.client.knowledge import run_sync
+    from stagemesh.cli.client.kb_sync import run_sync
+    from stagemesh.cli.client.kb_warm import read_questions
+    from stagemesh.cli.client.options import DEFAULT_TIMEOUT_S
     from stagemesh.cli.kb_view import report_json, report_lines, showing_progress
 
     started_s = time.monotonic()
-    documents = read_source(source)
+    documents, questions = read_source(source), read_questions(questions_file) if questions_file else []
     begin = knowledge_pb2.SyncBegin(
         tenant_id=tenant_id, knowledge=name or source.stem.lower(), delete_missing=delete_missing
     )
+    gateway = Connection(address=gateway_address(state), api_key=tenant_key, timeout_s=DEFAULT_TIMEOUT_S)
     with showing_progress() as on_progress:
-        report = run_sync(state, config, begin, documents, on_progress)
+        report, warmed = run_sync((state, config), begin, documents, questions, gateway, on_progress)
     seconds = time.monotonic() - started_s
     if as_json:
-        console.print_json({"knowledge": begin.knowledge, **report_json(report), "seconds": round(seconds, 3)})
+        figures = {**report_json(report), "warmed": warmed, "seconds": round(seconds, 3)}
+        console.print_json({"knowledge": begin.knowledge, **figures})
     else:
-        click.echo("\n".join(report_lines(begin.knowledge, report, seconds)))
+        click.echo("\n".join(report_lines(begin.knowledge, report, warmed, seconds)))
 
 
 @command.command("list")
