@@ -1,0 +1,124 @@
+"""A whole mesh of a benchmark's own, driven through the `stagemesh` command, and its users."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import yaml
+
+from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.gateway.v1 import gateway_pb2, gateway_pb2_grpc
+
+START_TIMEOUT_S = 180
+POLL_S = 0.05
+TENANT, KEY = "dev", (("authorization", "Bearer dev"),)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the caller of one request saw."""
+
+    ttft_ms: float
+    token_ids: tuple[int, ...]
+    usage: common_pb2.Usage
+    model: common_pb2.ModelIdentity
+    stages: dict[str, str]
+    """Reasons and details of the stages that have any."""
+
+
+class OwnMesh:
+    """Its state lies in `folder` and outlives `down`."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        folder.mkdir(parents=True)
+        self._state, self._config = folder / "state", folder / "stagemesh.yaml"
+        self._config.write_text(yaml.safe_dump(dict(config)))
+        self._ports = [_free_port(), _free_port()]
+
+    def up(self) -> None:
+        """Start all processes and wait until they are ready."""
+        grpc_port, http_port = map(str, self._ports)
+        where = ("--config", str(self._config), "--grpc-port", grpc_port, "--http-port", http_port)
+        self._command("up", "--detach", "--wait", *where)
+
+    def down(self) -> None:
+        """Drain and end all processes, embedded servers included."""
+        self._command("down")
+
+    @contextmanager
+    def gateway(self) -> Iterator[gateway_pb2_grpc.GatewayServiceStub]:
+        with grpc.insecure_channel(f"127.0.0.1:{self._ports[0]}") as channel:
+            yield gateway_pb2_grpc.GatewayServiceStub(channel)
+
+    def session(self, session_id: str, model: common_pb2.ModelIdentity) -> cache_pb2.OpenSessionResponse:
+        """What the cache service knows of a session, and a lease as a gateway gets it."""
+        record = json.loads((self._state / "mesh.json").read_text())
+        address = next(process["address"] for process in record["processes"] if process["name"] == "cache")
+        with grpc.insecure_channel(address) as channel:
+            asked = cache_pb2.OpenSessionRequest(tenant_id=TENANT, session_id=session_id, model=model)
+            metadata = (("x-mesh-token", record["token"]),)
+            found: cache_pb2.OpenSessionResponse = cache_pb2_grpc.CacheServiceStub(channel).OpenSession(
+                asked, metadata=metadata, timeout=5
+            )
+        return found
+
+    def _command(self, *arguments: str) -> None:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("STAGEMESH_")}
+        command = [sys.executable, "-m", "stagemesh.cli.main", *arguments, "--state", str(self._state)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=START_TIMEOUT_S, env=environment, check=False
+        )
+        if done.returncode:
+            raise SystemExit(f"{' '.join(arguments)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+
+
+def ask(stub: gateway_pb2_grpc.GatewayServiceStub, text: str, *, session_id: str = "", num_output: int) -> Answer:
+    """One user message, answered greedily with `num_output` tokens. Raises SystemExit if the answer is not complete."""
+    request = gateway_pb2.InferenceRequest(
+        chat=common_pb2.ChatMessages(messages=[common_pb2.ChatMessage(role="user", content=text)]),
+        session_id=session_id,
+        sampling=common_pb2.SamplingParams(
+            temperature=0, repetition_penalty=1, max_tokens=num_output, ignore_eos=True, seed=1
+        ),
+    )
+    ttft_s, tokens, final = 0.0, list[int](), gateway_pb2.Final()
+    started_s = time.perf_counter()
+    for response in stub.Generate(gateway_pb2.GenerateRequest(request=request), metadata=KEY, timeout=120):
+        if response.event.HasField("delta") and response.event.delta.token_ids:
+            ttft_s = ttft_s or time.perf_counter() - started_s
+            tokens += response.event.delta.token_ids
+        elif response.event.HasField("final"):
+            final = response.event.final
+    if final.outcome != common_pb2.OUTCOME_COMPLETE or len(tokens) != num_output:
+        raise SystemExit(f"an answer is not complete: {final}")
+    said = {stage.stage: " ".join(filter(None, (stage.reason, stage.detail))) for stage in final.stages}
+    details = {common_pb2.Stage.Name(stage): words for stage, words in said.items() if words}
+    return Answer(1e3 * ttft_s, tuple(tokens), final.usage, final.model, details)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Poll until it holds. Raises SystemExit after `seconds`."""
+    give_up_at_s = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > give_up_at_s:
+            raise SystemExit(f"{what}: not within {seconds:g} s")
+        time.sleep(POLL_S)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
