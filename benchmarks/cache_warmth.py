@@ -46,6 +46,11 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "8bit": {"engine": {"kv_store": {"format": "int8"}}},
 }
 """What is configured; everything else is as it comes."""
+PATIENT: Mapping[str, Any] = {
+    "cache": {"redis_budget_ms": 1000, "session_budget_ms": 2000, "kv": {"lookup_budget_ms": 1000}},
+    "gateway": {"cache_timeout_s": 2.0, "session_timeout_s": 4.0},
+}
+"""While the first turns are stored nothing is measured, and each must be; with --busy also afterwards."""
 NEW_TOKENS, NUM_OUTPUT, PAGE_TOKENS = 32, 48, 16
 MISS_TOKENS = 512
 STORE_TIMEOUT_S = 60
@@ -91,11 +96,29 @@ class Side:
 
     def _is_stored(self, session_id: str, num_tokens: int, model: common_pb2.ModelIdentity) -> bool:
         found = self.mesh.session(session_id, model)
-        # The last token's KV is computed by no one, and the session may count the end-of-turn token that was cut.
+        # No step has computed the last token's KV.
         wanted = (num_tokens - 1) // PAGE_TOKENS * PAGE_TOKENS
-        return len(found.session.token_ids) >= num_tokens - 1 and (
-            self.name == "cold" or found.lease.kv.stored_tokens >= wanted
-        )
+        is_kept = self.name == "cold" or found.lease.kv.stored_tokens >= wanted
+        return len(found.session.token_ids) >= num_tokens and is_kept
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Tokens that the chat template puts around a user's text, in the first turn and in later ones."""
+
+    first: int
+    later: int
+
+    @classmethod
+    def of(cls, side: Side, prompts: Prompts) -> Overhead:
+        """The least that some sessions show: a later turn may take a few tokens of the answer before it anew."""
+        firsts, laters = set(), set()
+        for number in range(3):
+            first, later = (side.turn(f"gauge-{number}", prompts.text(NEW_TOKENS)).usage for _ in range(2))
+            firsts.add(first.prompt_tokens - NEW_TOKENS)
+            laters.add(later.prompt_tokens - later.session_tokens - NEW_TOKENS)
+        say(f"the template adds {firsts} tokens to a first turn, {laters} to a later one")
+        return cls(min(firsts), min(laters))
 
 
 def main() -> None:
@@ -114,40 +137,46 @@ def main() -> None:
 
 
 def measured(folder: Path, arguments: argparse.Namespace) -> dict[str, object]:
-    threads = {} if arguments.threads is None else {"threads": arguments.threads}
-    meshes = {
-        name: OwnMesh(folder / name, {**config, "engine": {**config["engine"], **threads}})
-        for name, config in KINDS.items()
-    }
-    prompts = Prompts()
-    histories = [prompts.text(arguments.history - NUM_OUTPUT) for _ in range(arguments.sessions)]
-    questions = [prompts.text(NEW_TOKENS) for _ in range(2 * arguments.sessions)]
-    with running(meshes) as sides:
+    meshes, prompts = {name: OwnMesh(folder / name) for name in KINDS}, Prompts()
+    engine = {} if arguments.threads is None else {"engine": {"threads": arguments.threads}}
+    with running(meshes, merged(PATIENT, engine)) as sides:
         say("the first turn of every session")
-        for number, history in enumerate(histories):
+        overhead = Overhead.of(sides[0], prompts)
+        num_text = arguments.history - NUM_OUTPUT - overhead.first
+        for number in range(arguments.sessions):
+            history = prompts.text(num_text)
             for side in sides:
                 side.turn(f"s-{number}", history)
-    with running(meshes) as sides:
+        say("stopping every process")
+    with running(meshes, merged(PATIENT if arguments.busy else {}, engine)) as sides:
         for side in sides:
-            side.turn("another", prompts.text(64))  # the first request of a process is slow for other reasons
+            ask(side.stub, prompts.text(MISS_TOKENS), num_output=NUM_OUTPUT)  # what a process does once
         say("the next turns")
-        ask_on(sides, questions)
+        ask_on(sides, [prompts.text(NEW_TOKENS - overhead.later) for _ in range(2 * arguments.sessions)])
         say("prompts that nobody sent before")
         miss(sides, prompts, arguments.misses)
+        say("stopping every process")
     return report_of({side.name: side for side in sides})
 
 
 @contextmanager
-def running(meshes: Mapping[str, OwnMesh]) -> Iterator[list[Side]]:
+def running(meshes: Mapping[str, OwnMesh], config: Mapping[str, Any]) -> Iterator[list[Side]]:
     with ExitStack() as stack:
         sides = []
         for name, mesh in meshes.items():
-            say(f"starting the mesh {name}")
-            mesh.up()
+            say(f"starting a mesh: {name}")
+            mesh.up(merged(config, KINDS[name]))
             stack.callback(mesh.down)
             sides.append(Side(name, mesh, stack.enter_context(mesh.gateway())))
         yield sides
-        say("stopping all")
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the keys of `over` set, group by group."""
+    both = dict(base)
+    for key, value in over.items():
+        both[key] = merged(both.get(key, {}), value) if isinstance(value, Mapping) else value
+    return both
 
 
 def ask_on(sides: Sequence[Side], questions: Sequence[str]) -> None:

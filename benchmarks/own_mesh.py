@@ -41,14 +41,14 @@ class Answer:
 class OwnMesh:
     """Its state lies in `folder` and outlives `down`."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         self._state, self._config = folder / "state", folder / "stagemesh.yaml"
-        self._config.write_text(yaml.safe_dump(dict(config)))
         self._ports = [_free_port(), _free_port()]
 
-    def up(self) -> None:
+    def up(self, config: Mapping[str, Any]) -> None:
         """Start all processes and wait until they are ready."""
+        self._config.write_text(yaml.safe_dump(dict(config)))
         grpc_port, http_port = map(str, self._ports)
         where = ("--config", str(self._config), "--grpc-port", grpc_port, "--http-port", http_port)
         self._command("up", "--detach", "--wait", *where)
