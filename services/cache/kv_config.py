@@ -19,11 +19,11 @@ class KvConfig(Section):
     pinned_percent: float = Field(default=25.0, ge=0, le=100)
     """How much of its budget a tenant's protected pages may take, and public pages of the whole."""
     ttl_s: int = Field(default=86_400, ge=60)
-    """A page is erased this long after its last use."""
+    """A page is erased this long after its last use, or up to a sixteenth earlier."""
     heat_tau_s: float = Field(default=21_600.0, gt=0)
     """Time constant with which uses of a page or session are forgotten: after it a use counts 37 %."""
     lookup_budget_ms: float = Field(default=5.0, gt=0)
-    """How long a lookup may hold up a request; then it runs cold."""
+    """How long a lookup may hold up a request; then it runs cold. Beyond 8,192 tokens it has more, in proportion."""
     max_lookup_tokens: int = Field(default=65_536, ge=16)
     """Tokens of a prompt that are looked up and stored; those behind them are computed."""
     sweep_interval_s: float = Field(default=30.0, gt=0)

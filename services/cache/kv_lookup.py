@@ -22,6 +22,8 @@ KV_WORDS = Words("KV store", left_alone="KV_STORE_LEFT_ALONE", slow="KV_STORE_SL
 """Causes of misses; a caller never sees them as errors."""
 PUBLIC_TENANT = ""
 """No tenant has this ID, since an empty one is refused."""
+BUDGET_PAGES = 512
+"""Pages that are looked up within the configured budget; more have more time, since computing them takes far more."""
 NOTHING_KNOWN = Horizons(0.0, 0.0)
 
 
@@ -84,7 +86,7 @@ class KvLookup:
             horizon_s=worth.known_s,
         )
         try:
-            found = await self._guard.call(lookup, kv.lookup_budget_ms / 1000)
+            found = await self._guard.call(lookup, budget_s(kv.lookup_budget_ms / 1000, len(digests)))
         except Unavailable as error:
             return KvAnswer(miss=error.reason)
         if not found.has_limits:
@@ -105,6 +107,11 @@ class KvLookup:
             ttl_s=self._config.kv.ttl_s,
             horizon_s=horizon_s,
         )
+
+
+def budget_s(configured_s: float, num_pages: int) -> float:
+    """How long a lookup may take."""
+    return configured_s * max(1.0, num_pages / BUDGET_PAGES)
 
 
 def chain(tenant_id: str, model: ModelIdentity, lease: KvLease, salt: bytes, tokens: Sequence[int]) -> list[bytes]:

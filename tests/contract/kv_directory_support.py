@@ -62,6 +62,15 @@ class Bench:
         keys: list[bytes] = self.sync.keys("*")  # type: ignore[assignment]  # redis-py types sync and async alike
         return {key[len(prefix) :] for key in keys if key.startswith(prefix)}
 
+    def scores(self, space: bytes) -> dict[bytes, float]:
+        order: Any = self.sync.zrange(space + b"order", 0, -1, withscores=True)
+        return dict(order)
+
+    def ends_s(self, key: bytes) -> int:
+        """When a key's time is over, Unix seconds."""
+        ends: Any = self.sync.execute_command("EXPIRETIME", key)
+        return int(ends)
+
     def keys_without_ttl(self) -> list[bytes]:
         keys: list[bytes] = self.sync.keys("*")  # type: ignore[assignment]  # as above
         return [key for key in keys if self.sync.ttl(key) == -1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -133,6 +134,7 @@ async def test_pinned_pages_stay_as_long_as_they_are_pinned_and_no_more_than_may
         assert {digest(1), digest(2)} < kv.values(lease.namespace)
         assert (await kv.directory.stats(lease.namespace)).pinned_bytes == 2 * ONE_PAGE
         assert await kv.directory.unpin(lease.namespace, [digest(1), digest(2)]) == 2
+        lease.horizon_s = 100
         kv.store(lease, range(20, 30))
         assert not {digest(1), digest(2)} & kv.values(lease.namespace)
         assert (await kv.directory.stats(lease.namespace)).pinned_bytes == 0
@@ -232,3 +234,26 @@ async def test_a_use_that_is_worth_more_keeps_pages_longer_than_a_later_plain_on
     lease.horizon_s = 300.0
     kv.store(lease, ["next"])
     assert kv.values(lease.namespace) == {digest("promising"), digest("next")}
+
+
+async def test_a_long_chain_is_found_whole_and_touched_to_its_end(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    names = list(range(1_300))
+    kv.store(lease, names, num_bytes=10)
+    before = kv.scores(lease.namespace)
+    assert await kv.found(lease, names) == 1_300
+    after = kv.scores(lease.namespace)
+    assert all(after[name] > before[name] for name in before)
+    assert [digest(name) for name in names] == sorted(after, key=lambda name: -after[name])
+
+
+async def test_a_use_postpones_the_end_of_a_page_once_in_a_while(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    kv.store(lease, [1])
+    name = value_name(lease.namespace, digest(1))
+    for left_s, renewed in ((TTL_S * 31 // 32, False), (TTL_S // 2, True)):
+        kv.sync.expire(name, left_s)
+        kv.sync.zadd(lease.namespace + b"expiry", {digest(1): kv.ends_s(name)})
+        await kv.found(lease, [1])
+        assert (kv.ends_s(name) - time.time() > left_s + 1) is renewed
+        assert kv.sync.zscore(lease.namespace + b"expiry", digest(1)) == kv.ends_s(name)

@@ -3,7 +3,7 @@
 local ALL = 'stagemesh:kv:{all}:'
 local LIMITS, SPACES, BYTES = ALL .. 'limits', ALL .. 'spaces', ALL .. 'bytes'
 local PROTECTED = 2 ^ 40 -- added to the score of what is pinned
-local DEPTH_STEP_S = 1e-5 -- of pages worth the same, later ones of a chain go first
+local DEPTH_STEP_S = 0.01 -- later pages of a chain go first, also where they were stored a little later
 local INDEX_SLACK_S = 3600 -- the index outlives the values
 local TAG_BYTES, MAX_TAGS = 16, 4 -- holders that a page remembers
 local MAX_HELD = 32768 -- pages that one holder can have

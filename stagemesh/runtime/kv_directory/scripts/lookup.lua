@@ -32,38 +32,65 @@ local function touched(score, worth, depth)
   return high + tau_s * math.log(1 + math.exp((low - high) / tau_s)) - depth * DEPTH_STEP_S + protected
 end
 
-local function holds(space, digest, bytes, worth, tags)
-  local more = with_tag(tags, holder)
-  if more ~= tags then write_page(space, digest, bytes, worth, more) end
+-- Notes the holder in pages whose last one it is not.
+local function hold(space, digests, packed, known)
+  for i = 1, known do
+    if string.sub(packed[i], -TAG_BYTES) ~= holder then
+      local bytes, worth = struct.unpack('<dd', packed[i])
+      local tags = string.sub(packed[i], 17)
+      local more = with_tag(tags, holder)
+      if more ~= tags then write_page(space, digests[i], bytes, worth, more) end
+    end
+  end
+  if redis.call('SCARD', home .. 'held:' .. holder) < MAX_HELD then
+    redis.call('SADD', home .. 'held:' .. holder, unpack(digests, 1, known))
+  end
+end
+
+-- Of the first `known` values, how many lead that are there; a missing one is taken out. Gives 1 if there was one.
+local function present(space, digests, known)
+  local values = {}
+  for i = 1, known do values[i] = space .. 'v:' .. digests[i] end
+  if redis.call('EXISTS', unpack(values)) == known then return known, 0 end
+  for i = 1, known do
+    if redis.call('EXISTS', values[i]) == 0 then
+      drop(space, digests[i], 'vanished')
+      return i - 1, 1
+    end
+  end
+  return known, 0
+end
+
+-- Postpones the end of pages, but of none whose end was postponed in the last sixteenth of its time.
+local function renew(space, digests, known)
+  local ends, renewed = redis.call('ZMSCORE', space .. 'expiry', unpack(digests, 1, known)), {}
+  for i = 1, known do
+    if tonumber(ends[i] or 0) < now + ttl_s * 15 / 16 then
+      redis.call('EXPIREAT', space .. 'v:' .. digests[i], expires_s)
+      renewed[#renewed + 1] = expires_s
+      renewed[#renewed + 1] = digests[i]
+    end
+  end
+  if #renewed > 0 then redis.call('ZADD', space .. 'expiry', unpack(renewed)) end
 end
 
 -- Touches the leading stored pages of ARGV[from … to]. Gives their number and that of vanished values.
 local function touch(space, from, to, first_depth, keeps)
   local digests = {unpack(ARGV, from, to)}
-  local packed = redis.call('HMGET', space .. 'pages', unpack(digests))
-  local scores = redis.call('ZMSCORE', space .. 'order', unpack(digests))
-  local order, expiry, found, vanished = {}, {}, {}, 0
-  for i, digest in ipairs(digests) do
-    if not packed[i] then break end
-    if redis.call('EXPIREAT', space .. 'v:' .. digest, expires_s) == 0 then
-      drop(space, digest, 'vanished')
-      vanished = 1
-      break
-    end
-    local bytes, worth = struct.unpack('<dd', packed[i])
-    found[i] = digest
-    order[2 * i - 1], order[2 * i] = touched(tonumber(scores[i] or now), horizon_s or worth, first_depth + i - 1), digest
-    expiry[2 * i - 1], expiry[2 * i] = expires_s, digest
-    if keeps then holds(space, digest, bytes, worth, string.sub(packed[i], 17)) end
+  local packed, known, vanished = redis.call('HMGET', space .. 'pages', unpack(digests)), 0, 0
+  while packed[known + 1] do known = known + 1 end
+  if known > 0 then known, vanished = present(space, digests, known) end
+  if known == 0 then return 0, vanished end
+  local scores, order = redis.call('ZMSCORE', space .. 'order', unpack(digests, 1, known)), {}
+  for i = 1, known do
+    local worth = horizon_s
+    if not worth then worth = struct.unpack('<d', string.sub(packed[i], 9)) end
+    order[2 * i - 1], order[2 * i] = touched(tonumber(scores[i] or now), worth, first_depth + i - 1), digests[i]
   end
-  if #found > 0 then
-    redis.call('ZADD', space .. 'order', unpack(order))
-    redis.call('ZADD', space .. 'expiry', unpack(expiry))
-    if keeps and redis.call('SCARD', home .. 'held:' .. holder) < MAX_HELD then
-      redis.call('SADD', home .. 'held:' .. holder, unpack(found))
-    end
-  end
-  return #found, vanished
+  redis.call('ZADD', space .. 'order', unpack(order))
+  renew(space, digests, known)
+  if keeps then hold(space, digests, packed, known) end
+  return known, vanished
 end
 
 local function touch_all(space, from, to, keeps)
