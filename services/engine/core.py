@@ -177,7 +177,7 @@ class EngineCore:
         for item in items:
             if item.sequence.admitted_s is None:
                 item.sequence.admitted_s = started_s
-        items = self._drafting.add_drafts(items, self._scheduler.with_drafts)
+        items = self._drafting.add_drafts(items, self._with_drafts)
         run_started_s = time.monotonic()
         rows = self._run(items, probe)
         run_s = time.monotonic() - run_started_s
@@ -201,6 +201,12 @@ class EngineCore:
             item.sequence.stage_seconds.add(seconds, shares)
         for sequence, ending in endings:
             self._finish(sequence, ending)
+
+    def _with_drafts(self, item: WorkItem, drafts: Seq[int]) -> WorkItem:
+        """As the scheduler's, and the pages are clear: weights that draft write to them before the step does."""
+        item = self._scheduler.with_drafts(item, drafts)
+        self._runner.zero(self._blocks.take_pages_to_zero())
+        return item
 
     def _run(self, items: Seq[WorkItem], probe: Probe) -> dict[str, Rows]:
         """Sampled rows of logits by sequence, [n, V].
@@ -248,18 +254,20 @@ class EngineCore:
     def _checked_rows(self, runs: Seq[DraftRun]) -> list[Row]:
         """The logits to choose from: those of the step, or of the weights that check it.
 
-        Sequences whose check fails are ended; there is no row for them.
+        Where checking fails, each is checked alone, so that only the cause is ended; there is no row for it.
         """
         if self._checks is None:
             return [run.row for run in runs]
         try:
             return self._checks.rows(runs)
-        except Exception:
-            log.exception("checking tokens failed")
-            for run in runs:
-                if self._checks.concerns(run.sequence):
-                    self._fail(run.sequence, Internal("STEP_FAILED", "checking a token failed; the log has more"))
-            return [run.row for run in runs if run.sequence.state is State.RUNNING]
+        except Exception as error:
+            if len(runs) == 1:
+                log.exception("checking a token failed", sequence_id=runs[0].sequence.sequence_id)
+                failed = Internal("STEP_FAILED", "checking a token failed; the log has more")
+                self._fail(runs[0].sequence, failed)
+                return []
+            log.warning("checking tokens failed, checking them one by one", num_runs=len(runs), error=str(error))
+            return [row for run in runs for row in self._checked_rows([run])]
 
     def _account(self, run: DraftRun) -> None:
         """Note what a run has come to, before endings free its pages."""

@@ -84,7 +84,7 @@ class NativeSampler:
         if token < 0:
             reason = "no token may be chosen" if token == NOTHING_ALLOWED else "there is no memory"
             return Internal("SAMPLING_FAILED", f"{reason} at this position")
-        num_top = draw.sequence.params.logprobs
+        num_top = draw.num_logprobs
         try:
             return Sampled(token, None if num_top is None else self.logprobs(draw.row, token, num_top))
         except MemoryError:

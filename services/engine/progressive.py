@@ -47,16 +47,20 @@ class ProgressiveDrafting:
         self._vocabulary = vocabulary
         self._max_draft_tokens = max_draft_tokens
         self._agreement: dict[str, Chance] = {}
+        self._drafted: set[str] = set()
+        """Sequences whose drafts in this step are the turbo weights'."""
         self._draft_cost, self._check_cost = StepCost(), StepCost()
         self._num_refused = 0
 
     def add_drafts(self, items: Seq[WorkItem], fit: Fit) -> list[WorkItem]:
+        self._drafted.clear()
         planned = self._others.add_drafts(items, fit)
         mine = [item for item in planned if _wants_drafts(item)]
         if not mine or not (length := self._length(mine)):
             return planned
         fitted = [fit(item, [PLACEHOLDER] * length) for item in mine]
         drafted = {item.sequence.sequence_id: item for item in self._draft(fitted)}
+        self._drafted.update(drafted)
         return [drafted.get(item.sequence.sequence_id, item) for item in planned]
 
     def measured(self, runs: Seq[DraftRun], num_rows: int, seconds: float) -> None:
@@ -65,6 +69,8 @@ class ProgressiveDrafting:
         if checked and num_rows == sum(len(run.rows) for run in checked):  # else other work is in the time
             self._check_cost.measured(num_rows, seconds)
         for run in checked:
+            if run.sequence.sequence_id not in self._drafted:  # guesses of others say nothing of these weights
+                continue
             taken = run.sequence.tokens[run.item.end :]
             for token, draft in zip(taken, run.item.drafts, strict=False):
                 self._chance(run.sequence).saw(token == draft)
@@ -102,7 +108,10 @@ class ProgressiveDrafting:
         started_s = time.monotonic()
         rows = self._runner.run([WorkItem.last(item.sequence) for item in items], Probe(), DRAFTS)
         ends = [end_tokens(item.sequence, self._vocabulary) for item in items]
-        draws = [Draw(row, item.sequence, end) for row, item, end in zip(rows, items, ends, strict=True)]
+        draws = [
+            Draw(row, item.sequence, end, wants_logprobs=False)
+            for row, item, end in zip(rows, items, ends, strict=True)
+        ]
         going_on = []
         for item, end, chosen in zip(items, ends, self._runner.sampler.sample_all(draws), strict=True):
             if isinstance(chosen, Sampled):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from services.engine.logits import Row, apply_allowed, apply_bias, apply_penalties, forbid, support
 from services.engine.logprobs import TokenLogprobs, token_logprobs
@@ -35,6 +34,13 @@ class Draw:
     sequence: Sequence
     end_tokens: frozenset[int]
     """Those that end the sequence; they are forbidden until `min_tokens` are there."""
+    wants_logprobs: bool = True
+    """Whether the log-probabilities that the sequence reports are computed, if it reports any."""
+
+    @property
+    def num_logprobs(self) -> int | None:
+        """How many of the likeliest tokens to report; None: nothing."""
+        return self.sequence.params.logprobs if self.wants_logprobs else None
 
 
 class Sampler(Protocol):
@@ -54,7 +60,7 @@ class ReferenceSampler:
 def try_sample(draw: Draw) -> Sampled | StagemeshError:
     """`sample`, with its error as a value: one sequence's fault is not the batch's."""
     try:
-        return sample(draw.row, draw.sequence, draw.end_tokens)
+        return sample(draw)
     except StagemeshError as error:
         return error
     except Exception:
@@ -67,16 +73,15 @@ def sampling_failed() -> StagemeshError:
     return Internal("SAMPLING_FAILED", "choosing a token failed; the log has more")
 
 
-def sample(row: npt.NDArray[np.float32], sequence: Sequence, end_tokens: frozenset[int]) -> Sampled:
-    """The next token of `sequence` from its logits `row` [V], which is left as it was.
+def sample(draw: Draw) -> Sampled:
+    """The next token of a sequence from its logits, which are left as they were.
 
-    `end_tokens` are those that end it; they are forbidden until `min_tokens` are there.
     Raises Internal when the model produced no finite logits.
     """
-    check_finite(row)
-    params = sequence.params
-    token = _choose(modified(row, sequence, end_tokens), sequence)
-    return Sampled(token, None if params.logprobs is None else token_logprobs(row, token, params.logprobs))
+    check_finite(draw.row)
+    token = _choose(modified(draw.row, draw.sequence, draw.end_tokens), draw.sequence)
+    num_top = draw.num_logprobs
+    return Sampled(token, None if num_top is None else token_logprobs(draw.row, token, num_top))
 
 
 def check_finite(row: Row) -> None:

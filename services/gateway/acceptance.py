@@ -93,7 +93,7 @@ class Acceptance:
 
     def _is_over(self, job: Job) -> bool:
         return not self._queue(job).can_enter() or self._runner.peers.engines.is_over(
-            job.model, self._config.engine_queue_limit
+            job.model, job.request.policy.precision_mode, self._config.engine_queue_limit
         )
 
     async def _attach_or_refuse(self, job: Job) -> RunningRequest:

@@ -74,9 +74,9 @@ class Engines:
         if name and links and mode not in held:
             raise mode_unavailable(name, model, map(mode_name, held))
 
-    def is_over(self, model: str, queue_limit: int) -> bool:
-        """Whether every engine of `model` has at least `queue_limit` sequences waiting."""
-        links = self.serving(model)
+    def is_over(self, model: str, mode: common_pb2.PrecisionMode.ValueType, queue_limit: int) -> bool:
+        """Whether every engine of `model` that holds it in `mode` has at least `queue_limit` sequences waiting."""
+        links = self.serving(model, mode)
         return bool(links) and all(link.load.waiting >= max(1, queue_limit) for link in links)
 
     async def wait_for(

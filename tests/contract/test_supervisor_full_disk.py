@@ -82,3 +82,22 @@ async def test_a_process_that_cannot_be_made_is_tried_again(tmp_path: Path) -> N
     async with supervised(tmp_path, [impossible]) as state:
         record = await becomes(state, "a", BACKOFF, restarts=2)
     assert "could not be started" in record.reason
+
+
+def test_what_a_disk_took_of_a_line_before_it_was_full_is_not_counted_as_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, room = tmp_path / "a.log", [4, 0]
+    append = LogFile._append
+
+    def filling(log: LogFile, data: bytes) -> int:
+        left = room.pop(0) if room else len(data)
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return append(log, data[:left])
+
+    monkeypatch.setattr(LogFile, "_append", filling)
+    with LogFile(path, max_bytes=1000, num_old=0) as log:
+        log.write(b"first line\n")
+        log.write(b"second\n")
+    assert path.read_text() == "firs\nsupervisor: 7 bytes could not be written here\nsecond\n"

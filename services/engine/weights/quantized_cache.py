@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,8 @@ log = get_logger(__name__)
 
 VERSION = 1
 """Of the quantizers and of the files' layout: files of another version are not found, and evicted in time."""
+PART, LOCK = "saving.part", "saving.lock"
+"""In the folder, for all models: what is being written, and a lock for whoever writes it."""
 Raw = npt.NDArray[np.uint8]
 
 
@@ -62,11 +66,11 @@ class QuantizedCache:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=self._path.parent) as folder:
-                made = Path(folder) / self._path.name
+            with saving(self._path.parent):
+                made = self._path.parent / PART  # the same each time, so that a save that is killed leaves one file
                 save_file(entries, made, metadata={key: _checksum(raw) for key, raw in entries.items()})
                 os.replace(made, self._path)
-            self._evict()
+                self._evict()
         except (OSError, SafetensorError) as error:
             log.warning("quantized weights could not be kept", path=str(self._path), reason=str(error))
 
@@ -91,6 +95,14 @@ class QuantizedCache:
             total += path.stat().st_size
             if total > self._max_bytes and path != self._path:
                 path.unlink(missing_ok=True)
+
+
+@contextmanager
+def saving(folder: Path) -> Iterator[None]:
+    """One process at a time. Raises OSError while another saves; the kernel frees the lock of one that dies."""
+    with (folder / LOCK).open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
 
 
 def _touch(path: Path) -> None:

@@ -94,10 +94,15 @@ def peak_rss_mb() -> float:
 
 
 def engine_config(options: EngineBenchOptions) -> EngineConfig:
-    """The engine's section with the options in it, and the number of threads settled. Raises ConfigError."""
+    """The engine's section with the options in it, the number of threads settled, and the default mode alone.
+
+    Raises ConfigError.
+    """
     config = read_source(options.config).section("engine", EngineConfig)
     threads = options.threads or (num_physical_cores() if config.threads == "auto" else config.threads)
-    return config.model_copy(update={"threads": threads, "backend": options.backend or config.backend})
+    mode = config.default_mode or config.modes[0]
+    chosen = {"threads": threads, "backend": options.backend or config.backend, "modes": (mode,), "default_mode": mode}
+    return config.model_copy(update=chosen)
 
 
 def _median(core: EngineCore, options: EngineBenchOptions, case: list[Any], on_progress: OnProgress) -> float:

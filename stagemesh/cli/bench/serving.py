@@ -14,6 +14,7 @@ from typing import Any
 
 import uvloop
 
+from services.engine.config import EngineConfig
 from services.engine.engine import load_model
 from services.engine.measure import Workload, bench_core
 from stagemesh.cli.bench.callers import through_engine, through_gateway
@@ -40,7 +41,7 @@ def measure_grpc(options: EngineBenchOptions, on_progress: OnProgress) -> dict[s
     core = bench_core(model)
 
     async def main() -> dict[str, Any]:
-        async with engine_process(_environment(options, config.threads)) as (stub, pid):
+        async with engine_process(engine_environment(options, config)) as (stub, pid):
 
             async def serve(workload: Workload) -> list[Stream]:
                 return await through_engine(stub, workload)
@@ -73,17 +74,19 @@ def measure_gateway(
     if connection is not None:
         figures = uvloop.run(main(connection, {}))
     else:
-        with _own_mesh(options, config.threads, on_progress) as record:
+        with _own_mesh(options, config, on_progress) as record:
             own = Connection(address=reachable(record.grpc_address), api_key="dev", timeout_s=START_TIMEOUT_S)
             processes = {process.name: process.pid for process in record.processes if process.pid}
             figures = uvloop.run(main(own, processes))
     return {"model": model.identity.model, "backend": model.backend, "threads": config.threads, **figures}
 
 
-def _environment(options: EngineBenchOptions, threads: object) -> Mapping[str, str]:
+def engine_environment(options: EngineBenchOptions, config: EngineConfig) -> Mapping[str, str]:
     """What makes an engine process like the one here."""
     values = {
-        "STAGEMESH_ENGINE__THREADS": str(threads),
+        "STAGEMESH_ENGINE__THREADS": str(config.threads),
+        "STAGEMESH_ENGINE__MODES": f"[{', '.join(config.modes)}]",
+        "STAGEMESH_ENGINE__DEFAULT_MODE": config.default_mode or "",
         "STAGEMESH_ENGINE__MODEL": options.model,
         "STAGEMESH_ENGINE__SPECULATION__METHOD": "'off'",  # a token is a step, as in process
         "STAGEMESH_ENGINE__BACKEND": options.backend or "",
@@ -93,12 +96,12 @@ def _environment(options: EngineBenchOptions, threads: object) -> Mapping[str, s
 
 
 @contextmanager
-def _own_mesh(options: EngineBenchOptions, threads: object, on_progress: OnProgress) -> Iterator[MeshRecord]:
+def _own_mesh(options: EngineBenchOptions, config: EngineConfig, on_progress: OnProgress) -> Iterator[MeshRecord]:
     """A mesh in a folder of its own that is stopped and deleted at the end. Raises CommandError."""
     on_progress("starting a mesh")
     folder = Path(tempfile.mkdtemp(prefix="stagemesh-bench-"))
     up = UpOptions(config=options.config, state=folder, engines=1, grpc_port=free_port(), http_port=free_port())
-    added = {key: value for key, value in _environment(options, threads).items() if not key.endswith("__MODEL")}
+    added = {key: value for key, value in engine_environment(options, config).items() if not key.endswith("__MODEL")}
     before = {key: os.environ.get(key) for key in added}
     os.environ.update(added)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -23,20 +24,32 @@ class LogFile:
         self._num_old = num_old
         self._file = path.open("ab", buffering=0)
         self._num_lost_bytes = 0
+        self._is_cut = False
+        """Whether what was written last ends in the middle."""
 
     def write(self, data: bytes) -> None:
-        try:
-            if self._num_lost_bytes:
-                self._append(f"{OWN_LINE}{self._num_lost_bytes} bytes could not be written here\n".encode())
-                self._num_lost_bytes = 0
-            self._append(data)
-        except OSError:
-            self._num_lost_bytes += len(data)
+        if self._num_lost_bytes:
+            told = f"{OWN_LINE}{self._num_lost_bytes} bytes could not be written here\n".encode()
+            if self._append_all(b"\n" + told if self._is_cut else told):  # what came of it is a line by itself
+                self._num_lost_bytes += len(data)
+                return
+            self._num_lost_bytes = 0
+        self._num_lost_bytes += self._append_all(data)
 
-    def _append(self, data: bytes) -> None:
+    def _append_all(self, data: bytes) -> int:
+        """How many bytes could not be written: a disk may fill up in their middle."""
+        num_written = 0
+        with suppress(OSError):
+            while num_written < len(data):
+                num_written += self._append(data[num_written:])
+        if num_written:
+            self._is_cut = num_written < len(data)
+        return len(data) - num_written
+
+    def _append(self, data: bytes) -> int:
         if self._file.tell() + len(data) > self._max_bytes and self._file.tell():
             self._rotate()
-        self._file.write(data)
+        return self._file.write(data)
 
     def write_line(self, text: str) -> None:
         """A line of the supervisor's own between those of the process."""

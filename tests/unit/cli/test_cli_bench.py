@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,11 @@ from services.engine.config import EngineConfig
 from services.engine.engine import LoadedModel, load_model
 from services.engine.measure import Workload, bench_core, prompt_tokens, run_workload
 from stagemesh.cli.bench.compare import ComparePlan, compare_both
+from stagemesh.cli.bench.engine import EngineBenchOptions, engine_config
+from stagemesh.cli.bench.serving import engine_environment
 from stagemesh.cli.bench.streams import Stream, output_tok_s, percentiles
 from stagemesh.models.store import ModelFiles
+from stagemesh.runtime.config import read_source
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +75,18 @@ def test_bench_engine_ends_with_one_object_of_figures() -> None:
         assert figures[name] > 0, name
     assert {"batch64_output_tok_s", "read_rate_fraction"} <= figures.keys()
     assert "a single stream" in result.stderr
+
+
+def test_both_sides_of_a_comparison_compute_in_the_default_mode_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "stagemesh.yaml"
+    path.write_text("engine: {modes: [standard, precise, turbo], default_mode: precise}")
+    options = EngineBenchOptions(config=path)
+    here = engine_config(options)
+    for name, value in engine_environment(options, here).items():
+        monkeypatch.setenv(name, value)
+    there = read_source(path).section("engine", EngineConfig)
+    for config in (here, there):
+        assert (config.modes, config.default_mode) == (("precise",), "precise")
+    assert there.threads == here.threads

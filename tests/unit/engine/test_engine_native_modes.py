@@ -25,7 +25,7 @@ from services.engine.scheduler import WorkItem
 from services.engine.stages import Probe
 from services.engine.weights import packing
 from services.engine.weights.native_weights import load_native
-from services.engine.weights.quantized_cache import QuantizedCache
+from services.engine.weights.quantized_cache import PART, QuantizedCache, saving
 from stagemesh.models.errors import ModelCorrupt, UnsupportedModel
 from stagemesh.models.model_config import load_model_config
 from stagemesh.models.store import ModelFiles
@@ -183,7 +183,7 @@ class Loads:
         return model.logits(PROMPTS[:1])[0]
 
     def cached(self) -> list[Path]:
-        return sorted((self.files.cache_dir / "quantized").glob("*"))
+        return sorted((self.files.cache_dir / "quantized").glob("*.safetensors"))
 
 
 @pytest.fixture
@@ -263,7 +263,26 @@ def test_the_weights_used_longest_ago_make_room(tmp_path: Path) -> None:
         cache.save()
         (made,) = tmp_path.glob(f"{revision}-*")
         os.utime(made, (number, number))
-    assert {path.name[0] for path in tmp_path.iterdir()} == {"b", "c"}
+    assert {path.name[0] for path in tmp_path.glob("*.safetensors")} == {"b", "c"}
+
+
+def test_a_save_that_was_killed_leaves_nothing_that_stays(tmp_path: Path) -> None:
+    (tmp_path / PART).write_bytes(b"half of the weights")
+    cache = QuantizedCache(tmp_path, "a", max_bytes=25_000)
+    cache.put("head", "Q8_0", np.zeros((10, 1_000), np.uint8))
+    cache.save()
+    assert QuantizedCache(tmp_path, "a", max_bytes=25_000).get("head", "Q8_0") is not None
+    assert not (tmp_path / PART).exists()
+
+
+def test_while_another_process_saves_nothing_is_written(tmp_path: Path) -> None:
+    cache = QuantizedCache(tmp_path, "a", max_bytes=25_000)
+    cache.put("head", "Q8_0", np.zeros((10, 1_000), np.uint8))
+    with saving(tmp_path):
+        cache.save()
+        assert not list(tmp_path.glob("*.safetensors"))
+    cache.save()
+    assert list(tmp_path.glob("*.safetensors"))
 
 
 def test_a_folder_that_cannot_be_written_to_costs_nothing_but_time(tmp_path: Path) -> None:

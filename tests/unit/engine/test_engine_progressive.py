@@ -13,12 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.engine.core import EngineCore
-from services.engine.draft_policy import even_length
+from services.engine.draft_policy import Chance, even_length
 from services.engine.drafting import NoDrafting
 from services.engine.modes import Mode
 from services.engine.progressive import ProgressiveDrafting
+from services.engine.sampler import Draw, ReferenceSampler, Sampled
 from services.engine.sampling_params import SamplingParams
+from services.engine.scheduler import WorkItem
 from services.engine.speculation import Speculation
+from services.engine.stages import Probe
+from stagemesh.runtime.errors import StagemeshError
 
 PROMPT = [5, 6, 7, 8, 9]
 
@@ -101,3 +105,63 @@ def test_the_length_grows_with_agreement_and_shrinks_with_the_cost_of_a_draft() 
     assert even_length([0.95], 0.1, flat, 12) >= even_length([0.95], 0.6, flat, 12)
     assert even_length([0.95], 1.1, flat, 12) == 0
     assert even_length([0.9] * 16, 0.4, lambda num_rows: float(num_rows), 12) == 0
+
+
+def test_guesses_of_prompt_lookup_say_nothing_of_how_often_the_weights_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Recorder(Chance):
+        def saw(self, right: bool) -> None:
+            seen.append(right)
+
+    seen: list[bool] = []
+    monkeypatch.setattr(ProgressiveDrafting, "_chance", lambda *_: Recorder(0.9))
+    monkeypatch.setattr("services.engine.progressive.even_length", lambda *_: 0)
+    runner = FakeRunner(16, copying_logits)
+    core = core_of(runner, 16, lookup=True)
+    core.add(make_sequence("a", [7] * 30 + PROMPT * 3, max_tokens=60, mode="precise"))
+    results = run_to_end(core)
+    assert results.finished["a"].draft_tokens > 0
+    assert not seen
+
+
+def test_drafts_are_written_to_pages_that_were_cleared_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.engine.progressive.even_length", lambda *_: 5)
+    cleared_after_drafts: list[int] = []
+    drafted: set[int] = set()
+
+    class Watching(FakeRunner):
+        def run(self, items: Seq[WorkItem], probe: Probe, mode: Mode | None = None) -> npt.NDArray[np.float32]:
+            if mode is not None:
+                drafted.update(page for item in items for page in item.sequence.table.pages)
+            return super().run(items, probe, mode)
+
+        def zero(self, pages: Seq[int]) -> None:
+            cleared_after_drafts.extend(drafted & set(pages))
+            super().zero(pages)
+
+    runner = Watching(4)
+    core = core_of(runner, 4)
+    runner.gives_nan_on.add("poison")  # its pages are to be cleared before they are used again
+    core.add(make_sequence("poison", [3] * 60, max_tokens=4))
+    run_to_end(core)
+    core.add(make_sequence("a", PROMPT, max_tokens=50, mode="precise"))
+    assert len(run_to_end(core).tokens["a"]) == 50
+    assert len(drafted) > 1
+    assert not cleared_after_drafts
+
+
+def test_drafts_compute_no_logprobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.engine.progressive.even_length", lambda *_: 3)
+    wanted: list[bool] = []
+
+    def watched(draws: Seq[Draw]) -> list[Sampled | StagemeshError]:
+        wanted.extend(draw.num_logprobs is not None for draw in draws)
+        return ReferenceSampler().sample_all(draws)
+
+    runner = FakeRunner(8)
+    monkeypatch.setattr(runner.sampler, "sample_all", watched)
+    core = core_of(runner, 8)
+    params = SamplingParams(temperature=0.0, logprobs=1)
+    core.add(make_sequence("a", PROMPT, max_tokens=40, mode="precise", params=params))
+    assert len(run_to_end(core).tokens["a"]) == 40
+    assert wanted.count(False) > 10
+    assert wanted.count(True) == 40

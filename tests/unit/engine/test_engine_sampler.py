@@ -8,7 +8,7 @@ from engine_support import make_sequence
 from services.engine.logits import support
 from services.engine.logprobs import token_logprobs
 from services.engine.noise import noise_key, uniforms
-from services.engine.sampler import sample
+from services.engine.sampler import Draw, sample
 from services.engine.sampling_params import SamplingParams
 from stagemesh.runtime.errors import Internal
 
@@ -22,7 +22,7 @@ def row_of(probabilities: list[float]) -> npt.NDArray[np.float32]:
 def draw(row: npt.NDArray[np.float32], output: list[int] | None = None, name: str = "id", **params: object) -> int:
     sequence = make_sequence(name, [1, 2], params=SamplingParams(**params))  # type: ignore[arg-type]
     sequence.tokens += output or []
-    return sample(row, sequence, NONE).token
+    return sample(Draw(row, sequence, NONE)).token
 
 
 def chi_square(counts: npt.NDArray[np.int64], expected: npt.NDArray[np.float64]) -> float:
@@ -100,7 +100,7 @@ def test_forbidden_tokens_are_never_drawn() -> None:
     row[2] = -1.0
     sequence = make_sequence("id", [1], params=SamplingParams(seed=1, logit_bias={2: -50.0}))
     finite = np.where(np.isfinite(row), row, -1e30).astype(np.float32)
-    assert sample(finite, sequence, NONE).token == 2
+    assert sample(Draw(finite, sequence, NONE)).token == 2
 
 
 def test_repetition_penalty_counts_the_prompt_and_the_others_do_not() -> None:
@@ -120,7 +120,7 @@ def test_repetition_penalty_makes_negative_logits_lower() -> None:
 def test_logprobs_are_those_of_the_unmodified_distribution() -> None:
     probabilities = [0.1, 0.2, 0.3, 0.4]
     params = SamplingParams(temperature=0.0, logprobs=2, logit_bias={0: 50.0})
-    chosen = sample(row_of(probabilities), make_sequence("id", [1], params=params), NONE)
+    chosen = sample(Draw(row_of(probabilities), make_sequence("id", [1], params=params), NONE))
     assert chosen.token == 0
     assert chosen.logprobs is not None
     assert chosen.logprobs.logprob == pytest.approx(np.log(0.1), abs=1e-5)

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from services.engine.checks import SensitiveChecks
 from services.engine.modes import Mode
 from services.engine.sampling_params import SamplingParams
-from services.engine.sensitive_tokens import SensitiveTokens, read_entries
+from services.engine.sensitive_tokens import SensitiveTokens, read_entries, two_best
 from services.engine.speculation import Speculation
 from services.engine.vocabulary import Vocabulary
 
@@ -130,16 +130,26 @@ def test_what_is_checked_does_not_depend_on_drafts_or_on_where_an_answer_was_cut
 def test_a_check_that_fails_ends_its_sequence_only() -> None:
     class Fails(FakeRunner):
         def logits_by(self, mode: Mode | None, context: Seq[int]) -> npt.NDArray[np.float32]:
-            if mode == "precise":
+            if mode == "precise" and context[0] == 41:
                 raise RuntimeError("no luck with checks")
             return super().logits_by(mode, context)
 
-    runner = Fails(8)
-    core = make_core(runner, 8, checks=checks_of(runner))
-    core.add(make_sequence("a", PROMPT, max_tokens=60, mode="standard"))
+    runner = Fails(16)
+    core = make_core(runner, 16, checks=checks_of(runner))
+    core.add(make_sequence("a", [41, *PROMPT], max_tokens=60, mode="standard"))
     core.add(make_sequence("b", PROMPT, max_tokens=60))
+    core.add(make_sequence("c", PROMPT, max_tokens=60, mode="standard"))
     results = run_to_end(core)
     error = results.ending("a").error
     assert error is not None
     assert error.reason == "STEP_FAILED"
     assert len(results.tokens["b"]) == 60
+    assert results.tokens["c"] == expected_answer(PROMPT, 60)
+
+
+@pytest.mark.parametrize(
+    ("logits", "expected"),
+    [([3.0, 1.0, 2.0], (0, 2)), ([1.0, 3.0, 2.0], (1, 2)), ([2.0, 1.0, 3.0], (2, 0)), ([5.0, 5.0, 5.0], (0, 1))],
+)
+def test_the_two_best_are_found_wherever_they_stand(logits: list[float], expected: tuple[int, int]) -> None:
+    assert two_best(np.array(logits, np.float32)) == expected

@@ -62,3 +62,11 @@ def test_the_identity_names_the_precision_of_the_mode(engines: Engines) -> None:
     mode, model = mode_and_identity(described, PRECISION_MODE_TURBO)
     assert (mode, model.precision) == (PRECISION_MODE_TURBO, "q4_1")
     assert described.model.precision == "q8_0"
+
+
+def test_engines_of_other_modes_do_not_keep_a_full_one_from_being_full(engines: Any) -> None:
+    engines._links["a"].load = engine_pb2.WatchLoadResponse(waiting=0)
+    engines._links["b"].load = engine_pb2.WatchLoadResponse(waiting=5)
+    assert engines.is_over("m", PRECISION_MODE_PRECISE, 5)
+    assert not engines.is_over("m", PRECISION_MODE_TURBO, 5)
+    assert not engines.is_over("m", ANY_MODE, 5)
