@@ -24,7 +24,7 @@ class KvConfig(Section):
     """Time constant with which uses of a page or session are forgotten: after it a use counts 37 %."""
     lookup_budget_ms: float = Field(default=5.0, gt=0)
     """How long a lookup may hold up a request; then it runs cold. Beyond 8,192 tokens it has more, in proportion."""
-    max_lookup_tokens: int = Field(default=65_536, ge=16)
+    max_lookup_tokens: int = Field(default=32_768, ge=16)
     """Tokens of a prompt that are looked up and stored; those behind them are computed."""
     sweep_interval_s: float = Field(default=30.0, gt=0)
     """How often the index is compared with what is there."""
