@@ -129,6 +129,14 @@ class BlockManager:
                 self._register(table, index, digests[index], tokens)
         table.num_known = num_full
 
+    def adopt(self, table: PageTable, pages: Sequence[KnownPage]) -> None:
+        """Make the pages after the table's known ones known for reuse, under names that somebody else has prepared."""
+        for known in pages:
+            assert known.page == table.pages[table.num_known], "a page of another place"
+            if known.digest not in self._by_digest:
+                self._enter(known)
+            table.num_known += 1
+
     def release(self, table: PageTable, *, poisoned: bool = False) -> None:
         """Give all pages back; known ones stay reusable until they are needed for something else.
 
@@ -176,6 +184,8 @@ class BlockManager:
         if among is None:
             pages, self._to_zero = self._to_zero, []
             return pages
+        if not self._to_zero:
+            return []
         taken = set(self._to_zero).intersection(among)
         self._to_zero = [page for page in self._to_zero if page not in taken]
         return list(taken)
@@ -212,10 +222,13 @@ class BlockManager:
     def _register(self, table: PageTable, index: int, digest: bytes, tokens: Sequence[int]) -> None:
         page = table.pages[index]
         own = array("i", tokens[index * PAGE_SIZE : (index + 1) * PAGE_SIZE])
-        known = KnownPage(page, digest, table.parent(index), own, table.owner_of(index))
-        self._by_digest[digest] = page
-        self._pages[page].known = known
-        self._pages[page].num_hits = 0
+        self._enter(KnownPage(page, digest, table.parent(index), own, table.owner_of(index)))
+
+    def _enter(self, known: KnownPage) -> None:
+        self._by_digest[known.digest] = known.page
+        entry = self._pages[known.page]
+        entry.known = known
+        entry.num_hits = 0
 
     def _take(self, page: int) -> None:
         self._free.pop(page, None)

@@ -87,8 +87,9 @@ class KvStoreConfig(Section):
     """Bytes of pages that may wait to be stored; beyond them pages are dropped, and computed again when wanted."""
     always_load: bool = False
     """Load pages also where computing them is estimated to be quicker."""
-    max_load_ms: float = Field(default=2000.0, gt=0)
-    """How long a sequence waits for its pages at most; it waits no longer than computing them would take."""
+    max_load_ms: float = Field(default=5000.0, gt=0)
+    """How long a sequence waits for its pages at most. Loading them takes no longer than computing them would, but
+    others may be loaded first."""
     store_timeout_ms: float = Field(default=2000.0, gt=0)
     """What writing 16 pages to the KV Redis may take."""
     breaker_failures: PositiveInt = 3

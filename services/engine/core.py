@@ -110,8 +110,7 @@ class EngineCore:
     def loaded(self, job: LoadJob) -> None:
         """What could be loaded of a sequence has been: it goes on with the rest."""
         assert self.stored is not None, "nothing loads pages"
-        self.stored.restores.ended(job)
-        if job.sequence.state is State.RESTORING:
+        if self.stored.restores.ended(job):
             self._scheduler.restored(job.sequence)
 
     def copied(self, job: SaveJob) -> None:
@@ -129,6 +128,8 @@ class EngineCore:
         self._expire(started_s)
         if self._checks is not None:
             self._checks.refresh()
+        if self._scheduler.restoring:
+            self._scheduler.go_on_without_pages()
         num_decoding = sum(sequence.num_uncomputed == 1 for sequence in self._scheduler.running)
         items = self._scheduler.plan(self._budget.tokens(num_decoding))
         self._is_stalled = not items

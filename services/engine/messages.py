@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.engine.kv.counters import KvStats
 from services.engine.logprobs import TokenLogprobs
 from services.engine.stages import Part
 from services.engine.subscriber import News, Refusal
@@ -51,7 +52,7 @@ def _refusal_message(refusal: Refusal) -> engine_pb2.SequenceDelta:
 
 
 def load_message(
-    load: Load, *, num_starting: int, total_pages: int, max_running: int, draining: bool
+    load: Load, *, num_starting: int, total_pages: int, max_running: int, draining: bool, kv: KvStats | None = None
 ) -> engine_pb2.WatchLoadResponse:
     return engine_pb2.WatchLoadResponse(
         instance=IDENTITY.instance,
@@ -64,6 +65,7 @@ def load_message(
         max_running=max_running,
         draining=draining,
         steps=load.steps,
+        kv=None if kv is None else engine_pb2.KvStats(**vars(kv)),
     )
 
 

@@ -98,6 +98,8 @@ def build_sequence(
         constraint=constraint,
         stop=StopMatcher(params.stop),
     )
+    if sequence.owner.salt:
+        sequence.table.digests(sequence.tokens, (num_prompt - 1) // PAGE_SIZE)  # here, so that no step waits for it
     ending = None
     for token in submit.delivered_token_ids:
         if ending is not None:

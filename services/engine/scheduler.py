@@ -113,6 +113,14 @@ class Scheduler:
         sequence.state = State.RUNNING
         self.running.append(sequence)
 
+    def go_on_without_pages(self) -> None:
+        """Sequences that have waited too long for their pages are admitted anew, to be computed."""
+        for sequence in self._kv.restores.take_overdue():
+            self.restoring.remove(sequence)
+            sequence.state = State.WAITING
+            sequence.num_computed = 0
+            self.waiting.appendleft(sequence)
+
     def plan(self, chunk_budget: int) -> list[WorkItem]:
         """The next step's work: decoding sequences first, then prompt chunks of `chunk_budget` tokens in all."""
         items = self._plan_decodes()

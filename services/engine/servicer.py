@@ -16,6 +16,8 @@ from stagemesh.runtime.precision_mode import MODES
 
 LOAD_INTERVAL_S = 0.2
 """Between two load reports at least."""
+LOOK_INTERVAL_S = 5.0
+"""What changes without the load, as pages that are stored, is reported so late at most."""
 DRAIN_MARGIN_S = 0.1
 """Kept back from the caller's deadline, to answer in time."""
 
@@ -148,13 +150,14 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
             total_pages=engine.model.num_pages,
             max_running=engine.config.max_running,
             draining=engine.registry.draining,
+            kv=None if engine.core.stored is None else engine.core.stored.stats(),
         )
 
     async def _until_change(self, engine: Engine) -> None:
-        """Return when the load has changed or the service closes."""
+        """Return when the load has changed or the service closes, or after a while."""
         waits = [asyncio.ensure_future(wait) for wait in (engine.registry.load_change(), self._wait_closing())]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=LOOK_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()

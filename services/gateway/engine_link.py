@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 
 import grpc
 
+from services.gateway import metrics
 from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
 from stagemesh.runtime.channel import call_metadata, dial
 from stagemesh.runtime.errors import StagemeshError, from_rpc
@@ -144,6 +145,7 @@ class EngineLink:
     ) -> None:
         async for load in loads:
             self.load = load
+            metrics.show_engine(load)
 
     def _lose_all(self) -> None:
         self._up.clear()

@@ -9,6 +9,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from services.gateway.admission import RouteQueue
 from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.engine.v1 import engine_pb2
 
 REQUESTS = Counter("stagemesh_requests_total", "Requests by final outcome", ["route", "outcome"])
 REFUSED = Counter("stagemesh_requests_refused_total", "Requests that were not accepted, by reason", ["reason"])
@@ -40,6 +41,9 @@ KV_LOAD = Histogram(
     "Time that an engine took to load stored KV",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1),
 )
+ENGINE_KV = Gauge(
+    "stagemesh_engine_kv", "An engine's KV pages beyond its pool: places and sums", ["instance", "name", "label"]
+)
 KV_REPORTS = Counter("stagemesh_kv_reports_total", "Reports on the use of the cache by fate", ["fate"])
 CACHE_REQUESTS = Counter("stagemesh_cache_requests_total", "Requests by whether any KV was reused", ["scope", "result"])
 CACHE_HIT_RATIO_SESSION = Gauge(
@@ -61,6 +65,17 @@ def count_kv(kv: common_pb2.KvReport, *, is_session: bool) -> None:
     if is_session:
         _session_turns.append(hit)
         CACHE_HIT_RATIO_SESSION.set(sum(_session_turns) / len(_session_turns))
+
+
+def show_engine(load: engine_pb2.WatchLoadResponse) -> None:
+    """Show what an engine says of the KV pages that it keeps beyond its pool."""
+    if not load.HasField("kv"):
+        return
+    for name in ("host_pages", "host_bytes", "queued_pages"):
+        ENGINE_KV.labels(load.instance, name, "").set(getattr(load.kv, name))
+    for key, value in load.kv.sums.items():
+        name, _, label = key.partition("/")
+        ENGINE_KV.labels(load.instance, name, label).set(value)
 
 
 def watch_queues(queues: Mapping[str, RouteQueue]) -> None:

@@ -101,7 +101,9 @@ async def test_after_a_restart_the_answer_from_stored_pages_is_the_computed_one(
     async with engine_server(model, store.server.url, kv_store=KV) as server:
         restored = await ask(server, store, "a", prompt)
         again = await ask(server, store, "b", prompt)
-        assert counted(server, "hit_pages", "store") == 15
+        load = await server.stub.WatchLoad(engine_pb2.WatchLoadRequest(), timeout=30).read()
+        assert load.kv.sums["hit_pages/store"] == 15
+        assert load.kv.host_bytes > 0
     assert sources(restored) == (0, 0, 15 * PAGE, 5, "")
     assert sources(again) == (15 * PAGE, 0, 0, 5, "")
     assert same(restored, computed)

@@ -32,16 +32,24 @@ class LoadJob:
     """
 
     sequence: Sequence
-    pages: Seq[WantedPage]
+    table: PageTable
+    """Of the sequence, unless that has gone on without it."""
+    first: int
+    """Of the table's pages, [first, end) are to be loaded."""
+    end: int
+    num_stored: int
+    """Pages before this one may lie in the KV Redis."""
     to_zero: frozenset[int]
     """Places in the pool that must be cleared if they are not filled."""
-    deadline_s: float
+    latest_s: float
     """On the monotonic clock; what has been loaded by then counts."""
     prefill_page_s: float
     """What computing a page takes; infinite where that is unknown."""
     is_cancelled: bool = False
     """Set by the step loop: nothing more need be loaded."""
 
+    pages: Seq[KnownPage] = ()
+    """What they are, from the loader."""
     num_host: int = 0
     """Pages loaded from host memory."""
     num_store: int = 0
@@ -50,8 +58,28 @@ class LoadJob:
     seconds: float = 0.0
 
     @property
+    def prefill_s(self) -> float:
+        """What computing the pages takes."""
+        return self.prefill_page_s * (self.end - self.first)
+
+    @property
     def num_loaded(self) -> int:
         return self.num_host + self.num_store
+
+    def digests(self) -> list[bytes]:
+        """The names of the pages."""
+        return self.table.digests(self.sequence.tokens, self.end)[self.first : self.end]
+
+    def prepare(self) -> list[WantedPage]:
+        """Name the pages; for the loader, since this takes longer than a step should wait."""
+        table, tokens, kv = self.table, self.sequence.tokens, self.sequence.kv
+        pages = [wanted_page(table, tokens, index, table.pages[index]) for index in range(self.first, self.end)]
+        self.pages = pages
+        spaces = (
+            kv.space_of(known.owner) if index < self.num_stored else b""
+            for index, known in enumerate(pages, self.first)
+        )
+        return [WantedPage(known, space) for known, space in zip(pages, spaces, strict=True)]
 
 
 @dataclass(eq=False, kw_only=True)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
+from services.engine.block_manager import KnownPage
 from services.engine.kv.counters import Counters
 from services.engine.kv.jobs import LoadJob, PrefetchJob, WantedPage
 from services.engine.kv.load_cost import LoadCost
@@ -48,6 +49,7 @@ class Loader:
         self._done: Callable[[LoadJob], None] = _nobody
         self._loads: deque[LoadJob] = deque()
         self._prefetches: deque[PrefetchJob] = deque()
+        self._to_keep: list[tuple[list[KnownPage], list[bytes]]] = []
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="engine-kv-load", daemon=True)
@@ -100,25 +102,39 @@ class Loader:
     def _load(self, job: LoadJob) -> None:
         started_s = time.monotonic()
         try:
-            job.miss_cause = self._fill(job)
+            deadline_s = min(job.latest_s, started_s + job.prefill_s)
+            job.miss_cause = self._fill(job, job.prepare(), deadline_s)
         except Exception:
             log.exception("loading pages failed", sequence_id=job.sequence.sequence_id)
             job.miss_cause = MissCause.LOAD_FAILED
         try:
-            unfilled = {wanted.known.page for wanted in job.pages[job.num_loaded :]}
-            self._port.zero(sorted(unfilled & job.to_zero))
+            unfilled = job.table.pages[job.first + job.num_loaded : job.end]
+            self._port.zero([page for page in unfilled if page in job.to_zero])
         finally:
             job.seconds = time.monotonic() - started_s
             self._done(job)
+            self._keep()  # the sequence need not wait for that
 
-    def _fill(self, job: LoadJob) -> MissCause | None:
+    def _keep(self) -> None:
+        """Put what came from the KV Redis into host memory."""
+        try:
+            for pages, values in self._to_keep:
+                self.source.keep(pages, values)
+        except Exception:
+            log.exception("keeping pages in host memory failed")
+        finally:
+            self._to_keep.clear()
+
+    def _fill(self, job: LoadJob, pages: list[WantedPage], deadline_s: float) -> MissCause | None:
         """Load page after page; gives why the first is missing that is."""
-        while rest := job.pages[job.num_loaded :][: self._chunk_pages]:
+        while rest := pages[job.num_loaded :][: self._chunk_pages]:
             if job.is_cancelled:
                 return MissCause.CANCELLED
-            if time.monotonic() >= job.deadline_s:
+            if time.monotonic() >= deadline_s:
                 return MissCause.STORE_SLOW
-            if not self._fill_from_host(job, rest) and (cause := self._fill_from_store(job, rest)) is not None:
+            if self._fill_from_host(job, rest):
+                continue
+            if (cause := self._fill_from_store(job, rest, deadline_s)) is not None:
                 return cause
         return None
 
@@ -139,7 +155,7 @@ class Loader:
             self.cost.host.measured(time.monotonic() - started_s, len(values))
         return bool(values)
 
-    def _fill_from_store(self, job: LoadJob, rest: Sequence[WantedPage]) -> MissCause | None:
+    def _fill_from_store(self, job: LoadJob, rest: Sequence[WantedPage], deadline_s: float) -> MissCause | None:
         asked = list(takewhile(lambda wanted: wanted.space, rest))
         if not asked:
             return MissCause.NOT_FOUND
@@ -149,7 +165,7 @@ class Loader:
             values = self.source.far(
                 [wanted.space for wanted in asked],
                 [wanted.known.digest for wanted in asked],
-                min(patience_s, job.deadline_s - started_s),
+                min(patience_s, deadline_s - started_s),
             )
         except StoreFailed as failed:
             if failed.cause is MissCause.STORE_SLOW:
@@ -157,7 +173,7 @@ class Loader:
             return failed.cause
         pages = [wanted.known for wanted in asked[: len(values)]]
         count, cause = self._port.import_pages(pages, values)
-        self.source.keep(pages[:count], values[:count])
+        self._to_keep.append((pages[:count], values[:count]))
         job.num_store += count
         seconds = time.monotonic() - started_s
         self.cost.store.measured(seconds, len(asked))

@@ -50,11 +50,13 @@ class PageSource:
 
     def forget(self, page: KnownPage) -> None:
         """Drop a value from host memory."""
-        self.host.forget(_host_space(page.owner), [page.digest])
+        self.host.forget(page.owner.tenant_id.encode(), [page.digest])
 
-    def has_store(self) -> bool:
-        """Whether the KV Redis would be asked now."""
-        return self._link is not None and self._link.can_call()
+    def obstacle(self) -> MissCause | None:
+        """Why the KV Redis would not be asked now."""
+        if self._link is None:
+            return MissCause.NO_STORE
+        return None if self._link.can_call() else MissCause.STORE_UNAVAILABLE
 
     def far(self, spaces: Sequence[bytes], digests: Sequence[bytes], timeout_s: float) -> list[bytes]:
         """The leading values that the KV Redis holds in these namespaces. Raises StoreFailed."""
@@ -76,14 +78,14 @@ class PageSource:
             self._link.close()
 
 
-def _host_space(owner: Owner) -> bytes:
-    return owner.tenant_id.encode()
+def _tenant(owner: Owner) -> str:
+    return owner.tenant_id
 
 
 def _runs(owners: Sequence[Owner]) -> Iterator[tuple[bytes, int, int]]:
     """Host namespace, start and end of neighbours in the same: a public prefix, then the tenant's own."""
     start = 0
-    for space, group in groupby(owners, _host_space):
+    for tenant_id, group in groupby(owners, _tenant):
         end = start + sum(1 for _ in group)
-        yield space, start, end
+        yield tenant_id.encode(), start, end
         start = end

@@ -9,12 +9,12 @@ from typing import Protocol
 
 from services.engine.block_manager import PAGE_SIZE, BlockManager
 from services.engine.kv.counters import Counters
-from services.engine.kv.jobs import LoadJob, WantedPage, wanted_page
+from services.engine.kv.jobs import LoadJob
 from services.engine.kv.load_cost import LoadCost
 from services.engine.kv.miss_cause import MissCause
 from services.engine.kv.page_source import PageSource
 from services.engine.page_table import PageTable
-from services.engine.sequence import Sequence, State
+from services.engine.sequence import Sequence
 
 SAYS_NOTHING_OF_THE_STORE = frozenset(
     {
@@ -30,6 +30,10 @@ SAYS_NOTHING_OF_THE_STORE = frozenset(
     }
 )
 """Misses after which the page may well be in the KV Redis as the lease says."""
+
+
+OVERDUE_S = 0.5
+"""What the loader may be late."""
 
 
 class LoadQueue(Protocol):
@@ -60,15 +64,18 @@ class Restores:
         self._prefill_token_s = prefill_token_s
         self._max_load_s, self._always_load = max_load_s, always_load
         self._jobs: dict[Sequence, LoadJob] = {}
+        """Of sequences that wait for them."""
+        self._orphans: set[LoadJob] = set()
+        """Those whose sequences have ended or gone on without them."""
         self._digests: set[bytes] = set()
         """Of all pages that are being loaded."""
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._jobs) + len(self._orphans)
 
     def tables(self) -> Iterator[PageTable]:
-        """Of sequences that ended while their pages were loaded."""
-        return (sequence.table for sequence in self._jobs if sequence.state is State.FINISHED)
+        """Those that no sequence has, while the loader still has their pages."""
+        return (job.table for job in self._orphans)
 
     def is_loading_for(self, sequence: Sequence) -> bool:
         """Whether the page that the sequence would have to compute first is being loaded for another."""
@@ -100,25 +107,41 @@ class Restores:
         return True
 
     def abandon(self, sequence: Sequence) -> None:
-        """The sequence has ended; its pages stay until the loader lets go of them."""
-        self._jobs[sequence].is_cancelled = True
+        """The sequence no longer waits; its pages stay until the loader lets go of them."""
+        job = self._jobs.pop(sequence)
+        job.is_cancelled = True
+        self._digests.difference_update(job.digests())  # others need not wait for them either
+        self._orphans.add(job)
 
-    def ended(self, job: LoadJob) -> None:
-        """Take back what the loader had: pages that were loaded count as computed."""
+    def take_overdue(self) -> list[Sequence]:
+        """Sequences that have waited far longer than they were to, which the loader should have noticed: they go on
+        with a table of their own."""
+        now_s = time.monotonic()
+        overdue = [sequence for sequence, job in self._jobs.items() if job.latest_s + OVERDUE_S < now_s]
+        for sequence in overdue:
+            self.abandon(sequence)
+            sequence.table = PageTable(sequence.owner, sequence.public)
+            self._missed(sequence, MissCause.STORE_SLOW)
+        return overdue
+
+    def ended(self, job: LoadJob) -> bool:
+        """Take back what the loader had, and say whether its sequence waits for it: then what was loaded counts."""
         sequence = job.sequence
-        del self._jobs[sequence]
-        self._digests.difference_update(wanted.known.digest for wanted in job.pages)
         self._counters.add("hit_pages", "host", job.num_host)
         self._counters.add("hit_pages", "store", job.num_store)
         self._counters.add("load_seconds", "", job.seconds)
-        if sequence.state is State.FINISHED:
+        if job in self._orphans:
+            self._orphans.discard(job)
             self._counters.add("misses", job.miss_cause or "", job.miss_cause is not None)
-            self._blocks.release(sequence.table)
-            return
+            self._blocks.release(job.table)
+            return False
+        del self._jobs[sequence]
+        self._digests.difference_update(job.digests())
         first = sequence.table.num_known
         sequence.num_computed = (first + job.num_loaded) * PAGE_SIZE
-        self._blocks.commit(sequence.table, sequence.tokens, sequence.num_computed)
+        self._blocks.adopt(sequence.table, job.pages[: job.num_loaded])
         self._account(sequence, job, first)
+        return True
 
     def _account(self, sequence: Sequence, job: LoadJob, first: int) -> None:
         kv = sequence.kv
@@ -151,22 +174,20 @@ class Restores:
     def _obstacle(self, sequence: Sequence) -> MissCause | None:
         if sequence.kv.has_expired():
             return MissCause.LEASE_EXPIRED
-        return None if self._loader.source.has_store() else MissCause.STORE_UNAVAILABLE
+        return self._loader.source.obstacle()
 
     def _hand_over(self, sequence: Sequence, first: int, end: int, prefill_page_s: float) -> None:
-        pages, may_ask = [], self._obstacle(sequence) is None
-        for index in range(first, end):
-            known = wanted_page(sequence.table, sequence.tokens, index, sequence.table.pages[index])
-            is_stored = may_ask and index < sequence.kv.num_stored_pages
-            pages.append(WantedPage(known, sequence.kv.space_of(known.owner) if is_stored else b""))
-        self._digests.update(wanted.known.digest for wanted in pages)
         job = LoadJob(
             sequence=sequence,
-            pages=pages,
-            to_zero=frozenset(self._blocks.take_pages_to_zero([wanted.known.page for wanted in pages])),
-            deadline_s=time.monotonic() + min(self._max_load_s, prefill_page_s * len(pages)),
+            table=sequence.table,
+            first=first,
+            end=end,
+            num_stored=0 if self._obstacle(sequence) else sequence.kv.num_stored_pages,
+            to_zero=frozenset(self._blocks.take_pages_to_zero(sequence.table.pages[first:end])),
+            latest_s=time.monotonic() + self._max_load_s,
             prefill_page_s=prefill_page_s,
         )
+        self._digests.update(job.digests())
         self._jobs[sequence] = job
         self._loader.load(job)
 

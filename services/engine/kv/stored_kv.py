@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from services.engine.block_manager import BlockManager
-from services.engine.kv.counters import Counters
+from services.engine.kv.counters import Counters, KvStats
 from services.engine.kv.jobs import LoadJob, PrefetchJob, SaveJob
 from services.engine.kv.loader import Loader
 from services.engine.kv.restores import Restores
@@ -33,6 +33,16 @@ class StoredKv:
     def prefetch(self, job: PrefetchJob) -> None:
         """For any thread."""
         self._loader.prefetch(job)
+
+    def stats(self) -> KvStats:
+        """For any thread."""
+        host = self._loader.source.host.stats()
+        return KvStats(
+            host_pages=host.num_pages,
+            host_bytes=host.num_bytes,
+            queued_pages=self.saves.num_pages,
+            sums=self.counters.snapshot(),
+        )
 
     def is_out(self) -> bool:
         """Whether pages of the pool are with the threads."""

@@ -75,8 +75,8 @@ class FakeStore(PageSource):
         self.cause: MissCause | None = None
         self.num_calls = 0
 
-    def has_store(self) -> bool:
-        return True
+    def obstacle(self) -> MissCause | None:
+        return None
 
     def far(self, spaces: Sequence[bytes], digests: Sequence[bytes], timeout_s: float) -> list[bytes]:
         assert all(space == SPACE for space in spaces)
@@ -138,6 +138,7 @@ class KvCore:
         host_bytes: int = 0,
         queue_pages: int = 100,
         prefill_token_s: float = 0.0,
+        max_load_s: float = 1e9,
         values: dict[bytes, bytes] | None = None,
     ) -> None:
         """`values`: of a store that others have filled."""
@@ -147,7 +148,7 @@ class KvCore:
         self.store = FakeStore(self.counters, host_bytes)
         self.store.values = {} if values is None else values
         self.saver = StepwiseSaver(self.port, self.store, None, self.counters, timeout_s=1.0)
-        self.queue_pages, self.prefill_token_s = queue_pages, prefill_token_s
+        self.queue_pages, self.prefill_token_s, self.max_load_s = queue_pages, prefill_token_s, max_load_s
         limits = CoreLimits(
             num_pages=num_pages,
             max_running=max_running,
@@ -161,7 +162,12 @@ class KvCore:
         cost = LoadCost(VALUE_BYTES)
         self.loader = StepwiseLoader(self.port, self.store, cost, self.counters, blocks.knows)
         restores = Restores(
-            blocks, self.loader, self.counters, lambda: self.prefill_token_s, max_load_s=1e9, always_load=False
+            blocks,
+            self.loader,
+            self.counters,
+            lambda: self.prefill_token_s,
+            max_load_s=self.max_load_s,
+            always_load=False,
         )
         saves = Saves(
             blocks,

@@ -341,3 +341,16 @@ def test_answers_are_right_and_no_page_is_lost_whatever_is_loaded_stored_cancell
             assert sum(parts) == len(prompts[number])
     assert kv.core.load().used_pages == 0
     kv.store.host.check_integrity()
+
+
+def test_a_loader_that_does_not_come_back_holds_up_nobody_for_ever() -> None:
+    kv = KvCore(16, values=stored_by_another(), max_load_s=-10.0)
+    kv.core.add(leased("a", PROMPT, stored_tokens=64))
+    results = run(kv, loads=False)
+    assert results.tokens["a"] == greedy_answer(PROMPT, 8)
+    assert report(results, "a") == (0, 0, 0, 70, "STORE_SLOW")
+    assert kv.core.load().used_pages == 5, "the loader still has its pages"
+    kv.core.check_integrity()
+    assert kv.load_next()
+    assert kv.core.load().used_pages == 0
+    kv.core.check_integrity()

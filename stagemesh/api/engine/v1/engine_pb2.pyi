@@ -391,6 +391,7 @@ class WatchLoadResponse(_message.Message):
     MAX_RUNNING_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    KV_FIELD_NUMBER: _builtins.int
     instance: _builtins.str
     generation: _builtins.int
     running: _builtins.int
@@ -403,6 +404,10 @@ class WatchLoadResponse(_message.Message):
     draining: _builtins.bool
     steps: _builtins.int
     """Steps done since the start; a stuck engine shows work and an unchanged number."""
+    @_builtins.property
+    def kv(self) -> Global___KvStats:
+        """Absent where the engine keeps no pages beyond its pool."""
+
     def __init__(
         self,
         *,
@@ -416,14 +421,70 @@ class WatchLoadResponse(_message.Message):
         max_running: _builtins.int = ...,
         draining: _builtins.bool = ...,
         steps: _builtins.int = ...,
+        kv: Global___KvStats | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kv", b"kv"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "generation", b"generation", "in_flight_tokens", b"in_flight_tokens", "instance", b"instance", "max_running", b"max_running", "running", b"running", "steps", b"steps", "total_pages", b"total_pages", "used_pages", b"used_pages", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "generation", b"generation", "in_flight_tokens", b"in_flight_tokens", "instance", b"instance", "kv", b"kv", "max_running", b"max_running", "running", b"running", "steps", b"steps", "total_pages", b"total_pages", "used_pages", b"used_pages", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchLoadResponse: _TypeAlias = WatchLoadResponse  # noqa: Y015
+
+@_typing.final
+class KvStats(_message.Message):
+    """What an engine does with KV pages beyond its pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class SumsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    HOST_PAGES_FIELD_NUMBER: _builtins.int
+    HOST_BYTES_FIELD_NUMBER: _builtins.int
+    QUEUED_PAGES_FIELD_NUMBER: _builtins.int
+    SUMS_FIELD_NUMBER: _builtins.int
+    host_pages: _builtins.int
+    """In the engine's own memory."""
+    host_bytes: _builtins.int
+    queued_pages: _builtins.int
+    """Pages that wait to be stored."""
+    @_builtins.property
+    def sums(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Sums since the start, by name and label: "hit_pages/store", "misses/NOT_FOUND", "load_seconds" (services/engine/README.md)."""
+
+    def __init__(
+        self,
+        *,
+        host_pages: _builtins.int = ...,
+        host_bytes: _builtins.int = ...,
+        queued_pages: _builtins.int = ...,
+        sums: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host_bytes", b"host_bytes", "host_pages", b"host_pages", "queued_pages", b"queued_pages", "sums", b"sums"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KvStats: _TypeAlias = KvStats  # noqa: Y015
 
 @_typing.final
 class DescribeRequest(_message.Message):
