@@ -3,7 +3,8 @@
 python benchmarks/kv_page_speed.py [--tokens 2000] [--busy] [--json]
 
 Milliseconds of one thread's processor time for all pages of that many tokens, the least of five: out of a bfloat16 pool
-and into it, headers and checksums, and how the host tier packs them. Then the same pages through general compressors,
+and into it, headers and checksums, reading from an embedded server in calls of 4 MB, by the Redis client and past it,
+and how the host tier packs them. Then the same pages through general compressors,
 and as many bytes through other checksums, as far as `zstandard`, `lz4` and `xxhash` are installed: none of them is
 needed otherwise. GB are those of the pages as they are, not of the packed ones.
 """
@@ -13,15 +14,24 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import socket
+import subprocess
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from benchmarks.kv_formats import CHUNK, batch
 from benchmarks.lock import benchmark_lock, no_lock
@@ -29,13 +39,17 @@ from benchmarks.perplexity_texts import texts
 from services.engine.block_manager import PAGE_SIZE
 from services.engine.kernels.native.library import Decoder, KernelLibrary, load_kernels
 from services.engine.kernels.native.page_io import PageIo, checksum
+from services.engine.kv.bulk_read import read_values
 from services.engine.kv.exponent_packing import ExponentPacking
 from services.engine.kv.page_codec import PageCodec, layout_of
 from services.engine.kv.page_header import PageName, PageOrigin
+from services.engine.kv.store_link import StoreLink
 from services.engine.weights.native_weights import load_native
+from stagemesh.embedded import valkey
 from stagemesh.models.model_config import load_model_config
 from stagemesh.models.pull import pull
 from stagemesh.models.tokenizer_file import load_tokenizer
+from stagemesh.runtime.breaker import BreakerConfig
 from stagemesh.runtime.config import read_source
 from stagemesh.runtime.kv_keys import page_digests
 from stagemesh.runtime.mesh_config import MeshConfig
@@ -43,6 +57,7 @@ from stagemesh.runtime.mesh_config import MeshConfig
 Bytes = npt.NDArray[np.uint8]
 ORIGIN = PageOrigin(tenant_id="", epoch=0, revision="", tokenizer_hash="", precision="", engine_version="")
 REPEATS = 5
+CALL_BYTES = 4 * 1024 * 1024
 
 
 def computed(num_tokens: int) -> tuple[Decoder, KernelLibrary, list[int]]:
@@ -87,11 +102,42 @@ def moved(decoder: Decoder, library: KernelLibrary, names: Sequence[PageName], f
     values = [codec.encode(name, payload) for name, payload in zip(names, payloads, strict=True)]
     found["decode_ms"] = least_ms(lambda: [codec.decode(*pair) for pair in zip(names, values, strict=True)])
     found["import_ms"] = least_ms(lambda: io.import_pages(numbers, format_, list(payloads)))
+    found |= read(values)
     if format_ == "bfloat16":
         packing = ExponentPacking(library, layout_of(decoder.shape, format_))
         found["host_tier"] = packed(values, packing.pack, packing.unpack)
     found["others"] = {name: packed(payloads, *pair) for name, pair in compressors()}
     return found
+
+
+def read(values: Sequence[bytes]) -> dict[str, object]:
+    """From an embedded server, by redis-py and past it."""
+    names, step = [b"%d" % number for number in range(len(values))], CALL_BYTES // len(values[0])
+    calls = [names[at : at + step] for at in range(0, len(names), step)]
+    with server() as url, redis.Redis.from_url(url, socket_read_size=CALL_BYTES) as client:
+        client.mset(dict(zip(names, values, strict=True)))
+        found: dict[str, object] = {"read_by_client_ms": least_ms(lambda: each(client.mget, calls))}
+        link = StoreLink(url, BreakerConfig())
+        with link.within(60) as linked:
+            found["read_ms"] = least_ms(lambda: each(partial(read_values, linked), calls))
+        link.close()
+    return found
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The URL of an embedded KV Redis of a moment."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        command = valkey.command(Path(folder), port, "-", kind=valkey.Kind.KV)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            url = valkey.url(port, "-")
+            try:
+                redis.Redis.from_url(url, retry=Retry(ConstantBackoff(0.1), 100)).ping()
+                yield url
+            finally:
+                process.terminate()
 
 
 def packed(pages: Sequence[Any], pack: Callable[[Any], Any], unpack: Callable[[Any], object]) -> dict[str, float]:

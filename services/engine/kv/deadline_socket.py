@@ -42,6 +42,10 @@ class DeadlineSocket:
         self._wait()
         return self._inner.recv(size)
 
+    def recv_into(self, room: memoryview) -> int:
+        self._wait()
+        return self._inner.recv_into(room)
+
     def sendall(self, data: bytes) -> None:
         self._wait()
         self._inner.sendall(data)  # its timeout is for all of the data
@@ -64,11 +68,14 @@ class _WithDeadline(_Base):
     def __init__(self, *args: Any, deadline: Deadline, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadline = deadline
+        self.socket: DeadlineSocket | None = None
+        """The latest that it was connected by."""
 
     def _connect(self) -> Any:
         self.socket_connect_timeout = self._deadline.remaining_s()
         # redis-py gives it no types; it is abstract in the base alone
-        return DeadlineSocket(super()._connect(), self._deadline)  # type: ignore[no-untyped-call,safe-super]
+        self.socket = DeadlineSocket(super()._connect(), self._deadline)  # type: ignore[no-untyped-call,safe-super]
+        return self.socket
 
 
 class TcpConnection(_WithDeadline, Connection):

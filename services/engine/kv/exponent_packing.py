@@ -17,7 +17,7 @@ class ExponentPacking:
         self._c = library.c
         self._payload_bytes = layout.payload_bytes
 
-    def pack(self, value: bytes) -> bytes:
+    def pack(self, value: Value) -> Value:
         assert len(value) == HEADER_BYTES + self._payload_bytes, len(value)
         room = self._payload_bytes - 1  # so that packed ones are known by their length
         out = np.empty(HEADER_BYTES + room, np.uint8)
@@ -29,7 +29,7 @@ class ExponentPacking:
         out[:HEADER_BYTES] = np.frombuffer(value, np.uint8, HEADER_BYTES)
         return out[: HEADER_BYTES + num_bytes].tobytes()
 
-    def unpack(self, packed: bytes) -> Value:
+    def unpack(self, packed: Value) -> Value:
         """Raises ValueError for what `pack` did not give."""
         if len(packed) == HEADER_BYTES + self._payload_bytes:
             return packed

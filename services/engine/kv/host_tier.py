@@ -31,20 +31,20 @@ PLACE_S = 1e-6
 class Packing(Protocol):
     """How values lie in memory. Both are called outside the tier's lock, by any thread."""
 
-    def pack(self, value: bytes) -> bytes:
+    def pack(self, value: Value) -> Value:
         """The same in fewer bytes, as a rule."""
 
-    def unpack(self, packed: bytes) -> Value:
+    def unpack(self, packed: Value) -> Value:
         """Exactly what was packed."""
 
 
 class AsIs:
     """Values are held as they are."""
 
-    def pack(self, value: bytes) -> bytes:
+    def pack(self, value: Value) -> Value:
         return value
 
-    def unpack(self, packed: bytes) -> bytes:
+    def unpack(self, packed: Value) -> Value:
         return packed
 
 
@@ -64,7 +64,7 @@ class HostTierStats:
 
 @dataclass(slots=True)
 class _Page:
-    packed: bytes
+    packed: Value
     heat: float
     used_s: float
     worth_s: float
@@ -122,10 +122,10 @@ class HostTier:
         self._num_bytes = 0
         self._hits = self._misses = self._evicted = self._expired = 0
 
-    def put(self, namespace: bytes, chain: Iterable[tuple[bytes, bytes]]) -> int:
+    def put(self, namespace: bytes, chain: Iterable[tuple[bytes, Value]]) -> int:
         """Keep (digest, value) pairs, in the order of their chain; gives how many of them are held afterwards.
 
-        One that is held already counts as used, since its bytes can only be the same.
+        Values must not change any more. One that is held already counts as used, since its bytes can only be the same.
         """
         pairs = [(digest, value) for digest, value in chain]
         known = self._held(namespace, [digest for digest, _ in pairs])
@@ -203,7 +203,7 @@ class HostTier:
         space = self._spaces.get(namespace)
         return None if space is None else space.pages.get(digest)
 
-    def _insert(self, namespace: bytes, digest: bytes, packed: bytes, now_s: float, place: int) -> None:
+    def _insert(self, namespace: bytes, digest: bytes, packed: Value, now_s: float, place: int) -> None:
         page = _Page(packed, 0.0, now_s, 0.0)
         space = self._spaces.setdefault(namespace, _Space())
         space.pages[digest] = page

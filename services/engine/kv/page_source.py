@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import cast
 
 from services.engine.block_manager import KnownPage
+from services.engine.kv.bulk_read import read_values
 from services.engine.kv.counters import Counters
 from services.engine.kv.host_tier import HostTier
 from services.engine.kv.miss_cause import MissCause
@@ -42,7 +42,7 @@ class PageSource:
                 break
         return values
 
-    def keep(self, pages: Sequence[KnownPage], values: Sequence[bytes]) -> None:
+    def keep(self, pages: Sequence[KnownPage], values: Sequence[Value]) -> None:
         """Put values into host memory."""
         for space, start, end in _runs([page.owner for page in pages]):
             pairs = zip(pages[start:end], values[start:end], strict=True)
@@ -52,24 +52,20 @@ class PageSource:
         """Drop a value from host memory."""
         self.host.forget(page.owner.tenant_id.encode(), [page.digest])
 
-    def forget_tenant(self, tenant_id: str) -> None:
-        """Drop all that host memory holds of a tenant."""
-        self.host.forget(tenant_id.encode())
-
     def obstacle(self) -> MissCause | None:
         """Why the KV Redis would not be asked now."""
         if self._link is None:
             return MissCause.NO_STORE
         return None if self._link.can_call() else MissCause.STORE_UNAVAILABLE
 
-    def far(self, spaces: Sequence[bytes], digests: Sequence[bytes], timeout_s: float) -> list[bytes]:
+    def far(self, spaces: Sequence[bytes], digests: Sequence[bytes], timeout_s: float) -> list[Value]:
         """The leading values that the KV Redis holds in these namespaces. Raises StoreFailed."""
         if self._link is None:
             raise StoreFailed(MissCause.NO_STORE)
         names = [value_name(space, digest) for space, digest in zip(spaces, digests, strict=True)]
         with self._link.within(timeout_s) as client:
-            found = cast("list[bytes | None]", client.mget(names))
-        values: list[bytes] = []
+            found = read_values(client, names)
+        values: list[Value] = []
         for value in found:
             if value is None:
                 break
