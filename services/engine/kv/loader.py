@@ -13,6 +13,7 @@ from services.engine.kv.counters import Counters
 from services.engine.kv.jobs import LoadJob, PrefetchJob, WantedPage
 from services.engine.kv.load_cost import LoadCost
 from services.engine.kv.miss_cause import MissCause
+from services.engine.kv.page_codec import Value
 from services.engine.kv.page_port import PagePort
 from services.engine.kv.page_source import PageSource
 from services.engine.kv.store_link import StoreFailed
@@ -49,7 +50,7 @@ class Loader:
         self._done: Callable[[LoadJob], None] = _nobody
         self._loads: deque[LoadJob] = deque()
         self._prefetches: deque[PrefetchJob] = deque()
-        self._to_keep: list[tuple[list[KnownPage], list[bytes]]] = []
+        self._to_keep: list[tuple[list[KnownPage], list[Value]]] = []
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="engine-kv-load", daemon=True)

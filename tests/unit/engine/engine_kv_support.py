@@ -78,12 +78,12 @@ class FakeStore(PageSource):
     def obstacle(self) -> MissCause | None:
         return None
 
-    def far(self, spaces: Sequence[bytes], digests: Sequence[bytes], timeout_s: float) -> list[bytes]:
+    def far(self, spaces: Sequence[bytes], digests: Sequence[bytes], timeout_s: float) -> list[Value]:
         assert all(space == SPACE for space in spaces)
         self.num_calls += 1
         if self.cause is not None:
             raise StoreFailed(self.cause)
-        found = []
+        found: list[Value] = []
         for digest in digests:
             if digest not in self.values:
                 break
