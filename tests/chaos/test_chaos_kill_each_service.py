@@ -27,7 +27,18 @@ FINAL = {
     common_pb2.OUTCOME_DEAD_LETTERED,
 }
 ANSWERED = {common_pb2.OUTCOME_COMPLETE, common_pb2.OUTCOME_DEGRADED}
-VICTIMS = ["tokenizer", "cache", "validator", "corrector", "engine-1", "worker", "kafka", "valkey", "gateway"]
+VICTIMS = [
+    "tokenizer",
+    "cache",
+    "validator",
+    "corrector",
+    "engine-1",
+    "worker",
+    "kafka",
+    "valkey",
+    "valkey-kv",
+    "gateway",
+]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +125,7 @@ async def test_every_accepted_request_ends_and_the_mesh_comes_back(own_mesh: Mes
     for request_id, seen in load.outcomes.items():
         assert seen in {0, outcomes[request_id]}, "the caller was told something else than the ledger holds"
     lost_by_the_caller = [request_id for request_id, seen in load.outcomes.items() if seen not in ANSWERED]
-    if victim in {"tokenizer", "cache", "validator", "corrector", "engine-1", "worker", "kafka"}:
+    if victim in {"tokenizer", "cache", "validator", "corrector", "engine-1", "worker", "kafka", "valkey-kv"}:
         assert not lost_by_the_caller, f"{load.errors}"
     answered = sum(outcome in ANSWERED for outcome in outcomes.values())
     assert answered == len(outcomes), f"{outcomes}"

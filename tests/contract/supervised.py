@@ -21,7 +21,7 @@ FAKE = Path(__file__).with_name("fake_service.py")
 SETTINGS = SupervisorConfig(probe_interval_s=0.1, stable_after_s=60.0)
 
 
-def fake_spec(name: str, *arguments: str, phase: Phase = Phase.SERVICE) -> ProcessSpec:
+def fake_spec(name: str, *arguments: str, phase: Phase = Phase.SERVICE, max_wait_s: float | None = None) -> ProcessSpec:
     port = assign_ports([name], {})[name]
     return ProcessSpec(
         name=name,
@@ -30,6 +30,7 @@ def fake_spec(name: str, *arguments: str, phase: Phase = Phase.SERVICE) -> Proce
         address=f"127.0.0.1:{port}",
         probe=GrpcProbe(f"127.0.0.1:{port}", "fake"),
         phase=phase,
+        max_wait_s=max_wait_s,
     )
 
 

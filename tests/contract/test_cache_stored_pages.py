@@ -100,12 +100,10 @@ async def open_session(stub: Stub, session: str = "s", **fields: Any) -> cache_p
 
 
 async def commit(stub: Stub, lease: cache_pb2.Lease, session: str = "s", **fields: Any) -> None:
-    fields = {"tenant_id": "t", "model": MODEL, "token_ids": TOKENS, **fields}
+    fields = {"tenant_id": "t", "model": MODEL, "token_ids": TOKENS, "request_id": "r1", **fields}
     messages = [ChatMessage(role="user", content="hi"), ChatMessage(role="assistant", content="hello")]
     await stub.Commit(
-        cache_pb2.CommitRequest(
-            session_id=session, request_id="r1", messages=messages, lease_id=lease.lease_id, **fields
-        ),
+        cache_pb2.CommitRequest(session_id=session, messages=messages, lease_id=lease.lease_id, **fields),
         timeout=20,
     )
 

@@ -46,3 +46,10 @@ async def test_stopping_during_the_start_ends_everything(tmp_path: Path) -> None
     assert record is not None
     assert record.processes == ()
     assert not record.running
+
+
+async def test_a_server_that_the_mesh_can_do_without_holds_nothing_up_for_long(tmp_path: Path) -> None:
+    broken = fake_spec("optional", "--exit-code", "75", phase=Phase.SERVER, max_wait_s=0.2)
+    async with supervised(tmp_path, [broken, fake_spec("service")]) as state:
+        await becomes(state, "service", READY)
+        assert record_of(state, "optional").state is not READY

@@ -18,6 +18,8 @@ from stagemesh.runtime.mesh_config import MeshConfig
 
 VALKEY, VALKEY_KV, KAFKA = Kind.LEDGER.value, Kind.KV.value, "kafka"
 """Names of the three as processes: the ledger, the store of KV pages, the broker."""
+KV_WAIT_S = 10.0
+"""Without stored pages a mesh works as well."""
 KV_SLACK, KV_BASE_MB = 1.25, 64
 """Memory of the store beyond its budget: values that are being written, the allocator's gaps, the indexes."""
 
@@ -109,7 +111,8 @@ def plan_servers(mesh: MeshConfig, state: StateDir, ports: Mapping[str, int], *,
             passwords[kind] = password
             urls[kind.value] = valkey.url(port, password)
             command = valkey.command(state.path, port, password, kind=kind, max_memory_mb=memory_mb)
-            specs.append(_server(kind.value, command, ports, RedisProbe(urls[kind.value])))
+            max_wait_s = KV_WAIT_S if kind is Kind.KV else None
+            specs.append(_server(kind.value, command, ports, RedisProbe(urls[kind.value]), max_wait_s))
     if KAFKA in needed:
         bootstrap = kafka.bootstrap(ports[KAFKA])
         specs.append(_server(KAFKA, kafka.command(ports[KAFKA]), ports, TcpProbe(ports[KAFKA])))
@@ -122,7 +125,18 @@ def plan_servers(mesh: MeshConfig, state: StateDir, ports: Mapping[str, int], *,
     )
 
 
-def _server(name: str, command: list[str], ports: Mapping[str, int], probe: RedisProbe | TcpProbe) -> ProcessSpec:
+def _server(
+    name: str,
+    command: list[str],
+    ports: Mapping[str, int],
+    probe: RedisProbe | TcpProbe,
+    max_wait_s: float | None = None,
+) -> ProcessSpec:
     return ProcessSpec(
-        name=name, command=tuple(command), address=f"127.0.0.1:{ports[name]}", probe=probe, phase=Phase.SERVER
+        name=name,
+        command=tuple(command),
+        address=f"127.0.0.1:{ports[name]}",
+        probe=probe,
+        phase=Phase.SERVER,
+        max_wait_s=max_wait_s,
     )

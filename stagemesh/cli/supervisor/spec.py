@@ -29,3 +29,5 @@ class ProcessSpec:
     address: str = ""
     probe: Probe
     phase: Phase = Phase.SERVICE
+    max_wait_s: float | None = None
+    """A server's: how long the services wait for it. None: until it was ready, or has failed for good."""

@@ -74,8 +74,7 @@ class Supervisor:
     async def _start(self) -> None:
         servers = self._of(Phase.SERVER)
         self._launch(servers)
-        for server in servers:
-            await server.wait_settled()
+        await asyncio.gather(*(_settled(server) for server in servers))
         self._launch([*self._of(Phase.SERVICE), *self._of(Phase.GATEWAY)])
 
     def _launch(self, processes: Sequence[ManagedProcess]) -> None:
@@ -113,6 +112,12 @@ class Supervisor:
         """Leave what the next start needs: token and ports."""
         ended = {"supervisor_pid": 0, "supervisor_started_at": 0.0, "processes": ()}
         self._save(self._record.model_copy(update=ended))
+
+
+async def _settled(server: ManagedProcess) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(server.spec.max_wait_s):
+            await server.wait_settled()
 
 
 def _say(text: str) -> None:

@@ -192,3 +192,13 @@ async def test_a_cancelled_request_says_so_to_its_first_caller(http: httpx.Async
     assert (check.status_code, check.json()["error"]["code"]) == (499, "cancelled")
     stored = (await http.get(f"/v1/requests/{request_id}")).json()
     assert (stored["status"], stored["outcome"], stored["error"]["code"]) == ("ended", "cancelled", "cancelled")
+
+
+@pytest.mark.parametrize(
+    "field", ["cache_salt", "salt", "kv", "lease", "lease_id", "namespace", "public", "tenant_id", "stored_tokens"]
+)
+async def test_nothing_of_a_lease_can_be_given_by_a_client(http: httpx.AsyncClient, field: str) -> None:
+    for value in ("x", {"namespace": "stagemesh:kv:{x}:", "public_tokens": 16}):
+        reply = await http.post(URL, json={**HELLO, field: value})
+        assert reply.status_code == 400
+        assert field in reply.json()["error"]["message"]
