@@ -155,7 +155,11 @@ async def test_prefetched_pages_lie_in_host_memory_when_the_sequence_comes(model
     async with engine_server(model, store.server.url, kv_store=KV) as server:
         call, lease = RunCall(server), await store.lease(prompt)
         prefetch = engine_pb2.Prefetch(
-            tenant_id="tenant", token_ids=prompt, model=model.identity, cache_salt=salt_of("tenant"), kv=lease
+            tenant_id="tenant",
+            token_ids=prompt[: lease.stored_tokens],
+            model=model.identity,
+            cache_salt=salt_of("tenant"),
+            kv=lease,
         )
         await call.call.write(engine_pb2.RunRequest(prefetch=prefetch))
         await eventually(lambda: counted(server, "prefetched_pages") == 15)

@@ -194,7 +194,7 @@ class Loader:
             self._counters.add("prefetch_dropped", MissCause.LOAD_FAILED)
 
     def _bring_near(self, job: PrefetchJob) -> None:
-        num_pages = min(job.num_pages, (len(job.tokens) - 1) // PAGE_TOKENS, self._max_prefetch_pages)
+        num_pages = min(job.num_pages, len(job.tokens) // PAGE_TOKENS, self._max_prefetch_pages)
         digests = job.table.digests(job.tokens, num_pages)[:num_pages]
         pages = [job.known_page(at) for at, digest in enumerate(digests) if not self._knows(digest)]
         while pages and not self._loads and not self._closing:
