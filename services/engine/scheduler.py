@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from services.engine.block_manager import PAGE_SIZE, BlockManager
 from services.engine.chunk_budget import share_budget
+from services.engine.kv.miss_cause import MissCause
 from services.engine.kv.stored_kv import StoredKv
 from services.engine.sequence import Sequence, State
 
@@ -236,6 +237,8 @@ class Scheduler:
         if sequence.admitted_s is None:
             sequence.num_cached = sequence.kv.pool_tokens = min(num_cached, sequence.num_prompt)
         sequence.num_computed = num_cached
+        if self._stored is None and sequence.kv.lease.stored_tokens > num_cached:
+            sequence.kv.miss_cause = MissCause.NO_STORE
         if self._stored is not None and self._stored.restores.begin(sequence):
             sequence.state = State.RESTORING
             self.restoring.append(sequence)

@@ -101,6 +101,8 @@ class SaveJob:
     """What the KV Redis holds under these names is known to be of no use."""
     num_written: int = 0
     """Pages that the KV Redis has taken."""
+    is_lost: bool = False
+    """Set by the saver: not all of it has been stored."""
 
     @property
     def num_pages(self) -> int:

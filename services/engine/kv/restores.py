@@ -96,14 +96,12 @@ class Restores:
         sequence.kv.has_tried = True
         first, limit = sequence.table.num_known, (len(sequence.tokens) - 1) // PAGE_SIZE
         num_near, num_far = self._num_to_load(sequence, first, limit)
-        prefill_page_s = self._prefill_page_s()
-        prefill_s = prefill_page_s * (num_near + num_far)
-        if num_near + num_far and self._loader.cost.seconds(num_near, num_far) >= prefill_s:
+        if num_far and not self._pays(num_near, num_far):
             self._missed(sequence, MissCause.LOAD_TOO_DEAR)
+            num_far = 0
+        if not num_far and not self._pays(num_near, 0):
             return False
-        if not num_near + num_far:
-            return False
-        self._hand_over(sequence, first, first + num_near + num_far, prefill_page_s)
+        self._hand_over(sequence, first, first + num_near + num_far)
         return True
 
     def abandon(self, sequence: Sequence) -> None:
@@ -155,6 +153,11 @@ class Restores:
                 kv.num_stored = min(kv.num_stored_pages, first + job.num_loaded)
                 kv.replaces = job.miss_cause is not MissCause.NOT_FOUND
 
+    def _pays(self, num_near: int, num_far: int) -> bool:
+        """Whether so many pages from host memory and from the KV Redis come sooner than they are computed."""
+        num_pages = num_near + num_far
+        return num_pages > 0 and self._loader.cost.seconds(num_near, num_far) < num_pages * self._prefill_page_s()
+
     def _prefill_page_s(self) -> float:
         page_s = PAGE_SIZE * self._prefill_token_s()
         return page_s if page_s and not self._always_load else math.inf
@@ -176,7 +179,7 @@ class Restores:
             return MissCause.LEASE_EXPIRED
         return self._loader.source.obstacle()
 
-    def _hand_over(self, sequence: Sequence, first: int, end: int, prefill_page_s: float) -> None:
+    def _hand_over(self, sequence: Sequence, first: int, end: int) -> None:
         job = LoadJob(
             sequence=sequence,
             table=sequence.table,
@@ -185,7 +188,7 @@ class Restores:
             num_stored=0 if self._obstacle(sequence) else sequence.kv.num_stored_pages,
             to_zero=frozenset(self._blocks.take_pages_to_zero(sequence.table.pages[first:end])),
             latest_s=time.monotonic() + self._max_load_s,
-            prefill_page_s=prefill_page_s,
+            prefill_page_s=self._prefill_page_s(),
         )
         self._digests.update(job.digests())
         self._jobs[sequence] = job

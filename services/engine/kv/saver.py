@@ -81,8 +81,10 @@ class Saver:
             try:
                 self._save(job)
             except StoreFailed as failed:
+                job.is_lost = True
                 self._counters.add("saves_dropped", failed.cause, job.num_pages - job.num_written)
             except Exception:
+                job.is_lost = True
                 log.exception("storing pages failed", num_pages=job.num_pages)
                 self._counters.add("saves_dropped", "SAVE_FAILED", job.num_pages)
         if self._link is not None:
@@ -121,7 +123,8 @@ class Saver:
             job.num_written = len(written)
             self._counters.add("saved_pages", "", published.entered)
             self._counters.add("saved_bytes", "", sum(page.num_bytes for page in pages))
-            self._counters.add("saves_dropped", published.refusal, len(pages) if published.refusal else 0)
+            job.is_lost = bool(published.refusal)
+            self._counters.add("saves_dropped", published.refusal, len(pages) * job.is_lost)
             if len(written) < len(replies):
                 raise replies[len(written)] if isinstance(replies[len(written)], ResponseError) else ResponseError
 

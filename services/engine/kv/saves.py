@@ -50,8 +50,8 @@ class Saves:
         self._has_store = has_store
         self._jobs: set[SaveJob] = set()
         self._num_pages = 0
-        self._recent: OrderedDict[bytes, float] = OrderedDict()
-        """Digests of pages that were handed over for the KV Redis, and when."""
+        self._recent: OrderedDict[bytes, tuple[float, SaveJob]] = OrderedDict()
+        """Digests of pages that were handed over for the KV Redis, when and in which job."""
         self._num_forgotten = 0
 
     def __len__(self) -> int:
@@ -89,9 +89,8 @@ class Saves:
         jobs = self._saver.take_back()
         for job in jobs:
             self.copied(job)
+            job.is_lost = True
             self._counters.add("saves_dropped", "POOL_NEEDED", job.num_pages)
-            for known in job.pages:
-                self._recent.pop(known.digest, None)
         return bool(jobs)
 
     def spill(self) -> None:
@@ -115,7 +114,7 @@ class Saves:
                 self._counters.add("saves_dropped", MissCause.QUEUE_FULL, len(pages) - start)
                 return
             if stores:
-                self._remember(chunk)
+                self._remember(job)
 
     def _push(self, job: SaveJob) -> bool:
         if self._num_pages + job.num_pages > self._max_pages:
@@ -127,12 +126,13 @@ class Saves:
         return True
 
     def _is_recent(self, digest: bytes) -> bool:
-        return time.monotonic() - self._recent.get(digest, -RECENT_S) < RECENT_S
+        at_s, job = self._recent.get(digest, (-RECENT_S, None))
+        return job is not None and not job.is_lost and time.monotonic() - at_s < RECENT_S
 
-    def _remember(self, pages: Sequence[KnownPage]) -> None:
+    def _remember(self, job: SaveJob) -> None:
         now_s = time.monotonic()
-        for known in pages:
-            self._recent[known.digest] = now_s
+        for known in job.pages:
+            self._recent[known.digest] = (now_s, job)
             self._recent.move_to_end(known.digest)
         while len(self._recent) > MAX_RECENT:
             self._recent.popitem(last=False)

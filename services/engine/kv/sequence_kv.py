@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from services.engine.kv.miss_cause import MissCause
 from services.engine.page_table import Owner
 from stagemesh.api.common.v1.common_pb2 import KvLease, KvReport
 from stagemesh.runtime.kv_keys import PAGE_TOKENS
@@ -35,16 +34,13 @@ class SequenceKv:
 
     def report(self, num_prompt: int, num_computed: int) -> KvReport:
         """Where the KV of the prompt came from, as far as it was there."""
-        cause = self.miss_cause
-        if not self.has_tried and self.lease.stored_tokens > self.pool_tokens:
-            cause = MissCause.NO_STORE
         loaded = self.pool_tokens + self.host_tokens + self.store_tokens
         return KvReport(
             pool_tokens=self.pool_tokens,
             host_tokens=self.host_tokens,
             store_tokens=self.store_tokens,
             computed_tokens=max(0, min(num_prompt, num_computed) - loaded),
-            miss_cause=cause,
+            miss_cause=self.miss_cause,
             load_us=int(self.load_s * 1e6),
         )
 

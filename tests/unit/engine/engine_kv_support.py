@@ -111,6 +111,8 @@ class StepwiseSaver(Saver):
     def save(self, job: SaveJob) -> None:
         self._jobs.append(job)
 
+    is_down = False
+
     def work(self, store: FakeStore) -> SaveJob | None:
         """Do the next job, if there is one."""
         if not self._jobs:
@@ -120,7 +122,8 @@ class StepwiseSaver(Saver):
         self._done = done.append
         values = self._port.export_pages(job.pages)
         self._save(job)
-        if job.lease.ttl_s:
+        job.is_lost = self.is_down
+        if job.lease.ttl_s and not self.is_down:
             store.values.update(
                 {known.digest: value for known, value in zip(job.pages, values, strict=True) if value is not None}
             )

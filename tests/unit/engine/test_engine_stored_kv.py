@@ -5,7 +5,7 @@ import time
 
 import pytest
 from engine_kv_support import VALUE_BYTES, KvCore, leased
-from engine_support import Results, greedy_answer
+from engine_support import FakeRunner, Results, greedy_answer, make_core, run_to_end
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -246,6 +246,34 @@ def test_pages_that_are_stored_already_or_on_their_way_are_not_stored_again() ->
         kv.core.add(leased(name, PROMPT))
     run(kv, saves=False)
     assert kv.saves.num_pages == 4
+
+
+def test_what_the_store_did_not_take_is_stored_the_next_time() -> None:
+    kv = KvCore(32)
+    kv.saver.is_down = True
+    for is_down in (True, False):
+        kv.saver.is_down = is_down
+        kv.core.add(leased("a", PROMPT))
+        run(kv)
+    assert len(kv.store.values) == 4
+
+
+def test_where_the_store_is_too_slow_host_memory_still_serves() -> None:
+    kv = KvCore(6, host_bytes=100_000)
+    for name, prompt in (("a", PROMPT[:40]), ("others", [9] * 80)):
+        kv.core.add(leased(name, prompt, max_tokens=1))
+        run(kv)
+    kv.prefill_token_s = 1e-3
+    kv.loader.cost.store.measured(100.0, 1)
+    kv.core.add(leased("b", PROMPT, stored_tokens=64))
+    assert report(run(kv), "b") == (16, 16, 0, 38, "LOAD_TOO_DEAR")
+    assert kv.store.num_calls == 0
+
+
+def test_without_anything_to_load_with_a_lease_is_a_miss_all_the_same() -> None:
+    core = make_core(FakeRunner(16), 16)
+    core.add(leased("a", PROMPT, stored_tokens=64))
+    assert report(run_to_end(core), "a") == (0, 0, 0, 70, "NO_STORE")
 
 
 @pytest.mark.parametrize("ending", [ABORT, FAILED])
