@@ -153,9 +153,9 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
                 await self._usage_log.flush()
                 erased = await self._forget_user(tenant_id, user_id)
                 await self._learning.forget(tenant_id, user_id=user_id)
-                await self._erasure.user(tenant_id, user_id)
                 preferences = self._preferences.forget(UserKeys(tenant_id, user_id))
                 await self._guard.call(preferences, self._change_s)
+                await self._erasure.user(tenant_id, user_id)
             case _:
                 raise InvalidRequest("MISSING_ID", "name the session or the user to forget", field="what")
         log.info("forgot", what=request.WhichOneof("what"), sessions=erased)

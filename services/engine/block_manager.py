@@ -190,6 +190,19 @@ class BlockManager:
         self._to_zero = [page for page in self._to_zero if page not in taken]
         return list(taken)
 
+    def forget_tenant(self, tenant_id: str) -> int:
+        """Make all pages of a tenant unknown, and have those cleared that nobody holds; gives their number."""
+        of_tenant = [
+            page for page, entry in enumerate(self._pages) if entry.owner and entry.owner.tenant_id == tenant_id
+        ]
+        for page in of_tenant:
+            self._forget(page)
+            if page in self._free:
+                self._pages[page].owner = None
+                self._to_zero.append(page)
+                self._free.move_to_end(page, last=False)
+        return len(of_tenant)
+
     def check_integrity(self, tables: Iterable[PageTable], held: Iterable[int] = ()) -> None:
         """Assert that references, the free list and the index agree with the live `tables` and what is on `held`."""
         holders = Counter(page for table in tables for page in table.pages)

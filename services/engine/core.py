@@ -118,6 +118,13 @@ class EngineCore:
         assert self.stored is not None, "nothing copies pages"
         self.stored.saves.copied(job)
 
+    def forget(self, tenant_id: str) -> None:
+        """Keep nothing of a tenant for reuse. What its running sequences hold ends with them."""
+        if self.stored is not None:
+            self.stored.saves.forget_tenant(tenant_id)
+        self._blocks.forget_tenant(tenant_id)
+        self._runner.zero(self._blocks.take_pages_to_zero())
+
     def has_pages_out(self) -> bool:
         """Whether other threads have pages, which `loaded` or `copied` brings back."""
         return self.stored is not None and self.stored.is_out()

@@ -37,6 +37,13 @@ class End:
 
 
 @dataclass(frozen=True)
+class ForgetTenant:
+    """Keep nothing of a tenant for reuse."""
+
+    tenant_id: str
+
+
+@dataclass(frozen=True)
 class Stop:
     """Leave the loop after ending what still runs."""
 
@@ -57,7 +64,7 @@ class Copied:
     job: SaveJob
 
 
-Command = Add | End | Stop | Loaded | Copied
+Command = Add | End | ForgetTenant | Stop | Loaded | Copied
 SETTLE_S = 5.0
 """How long the loop waits at its end for pages that other threads have."""
 
@@ -112,6 +119,8 @@ class CoreThread:
                     self._core.add(sequence)
                 case End(sequence_id, ending):
                     self._core.end(sequence_id, ending)
+                case ForgetTenant(tenant_id):
+                    self._core.forget(tenant_id)
                 case Loaded(job):
                     self._core.loaded(job)
                 case Copied(job):

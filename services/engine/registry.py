@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.engine.core_thread import Add, Command, End
+from services.engine.core_thread import Add, Command, End, ForgetTenant
 from services.engine.ending import Ending
 from services.engine.sampling_params import SamplingParams
 from services.engine.sequence_factory import SequenceFactory
@@ -97,6 +97,10 @@ class Registry:
             self._finish_unstarted(tracked, ABORTED)
         else:
             self._send(End(sequence_id, ABORTED))
+
+    def forget(self, tenant_id: str) -> None:
+        """Keep nothing of a tenant for reuse, from the next step boundary on."""
+        self._send(ForgetTenant(tenant_id))
 
     def detach(self, subscriber: Subscriber) -> None:
         """The caller has gone: its sequences end after its grace unless somebody attaches."""

@@ -139,8 +139,10 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
                 engine.registry.cancel(command.cancel.sequence_id)
             case "prefetch":
                 engine.prefetch(command.prefetch)
+            case "forget":
+                engine.registry.forget(command.forget.tenant_id)
             case _:
-                unknown = InvalidRequest("UNKNOWN_COMMAND", "send submit, cancel or prefetch", field="command")
+                unknown = InvalidRequest("UNKNOWN_COMMAND", "send submit, cancel, prefetch or forget", field="command")
                 subscriber.refuse("", unknown)
 
     def _load(self, engine: Engine) -> engine_pb2.WatchLoadResponse:

@@ -83,6 +83,11 @@ class EngineLink:
         except asyncio.QueueFull:
             log.warning("prefetch not sent", address=self.address)
 
+    async def forget(self, tenant_id: str) -> None:
+        """Have the engine keep nothing of a tenant for reuse; one that is down has nothing."""
+        if self._up.is_set():
+            await self._commands.put(engine_pb2.RunRequest(forget=engine_pb2.Forget(tenant_id=tenant_id)))
+
     def _cancel(self, sequence_id: str) -> None:
         try:
             self._commands.put_nowait(engine_pb2.RunRequest(cancel=engine_pb2.Cancel(sequence_id=sequence_id)))

@@ -79,6 +79,10 @@ class Engines:
         links = self.serving(model, mode)
         return bool(links) and all(link.load.waiting >= max(1, queue_limit) for link in links)
 
+    async def forget(self, tenant_id: str) -> None:
+        """Have all engines keep nothing of a tenant for reuse."""
+        await asyncio.gather(*(link.forget(tenant_id) for link in self._links.values()))
+
     async def wait_for(
         self, model: str, mode: common_pb2.PrecisionMode.ValueType, deadline: Deadline, at_most_s: float
     ) -> engine_pb2.DescribeResponse:

@@ -25,7 +25,7 @@ class SessionsServicer(sessions_pb2_grpc.SessionsServiceServicer):
 
     def __init__(self, gateway: Gateway, peers: Peers, config: GatewayConfig) -> None:
         self._gateway = gateway
-        self._cache, self._preferences = peers.cache, peers.preferences
+        self._cache, self._preferences, self._engines = peers.cache, peers.preferences, peers.engines
         self._config = config
 
     async def ListSessions(
@@ -56,7 +56,9 @@ class SessionsServicer(sessions_pb2_grpc.SessionsServiceServicer):
                 asked = cache_pb2.ForgetRequest(tenant_id=tenant_id, user_id=request.user_id)
             case _:
                 raise InvalidRequest("MISSING_ID", "name the session or the user to forget", field="what")
+        await self._engines.forget(tenant_id)
         answer = await self._call(self._cache.Forget, asked, context)
+        await self._engines.forget(tenant_id)  # what a turn under way has kept meanwhile
         return sessions_pb2.ForgetResponse(sessions=answer.sessions)
 
     async def ListPreferences(

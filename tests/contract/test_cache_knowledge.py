@@ -320,3 +320,27 @@ async def test_the_service_leaves_no_files_behind(
         copies = list((tmp_path / "knowledge" / "cache-1").glob("*/*"))
         assert [path.name[0] for path in copies] == ["v"]
     assert os.listdir(tmp_path / "knowledge") == []
+
+
+async def test_searches_go_on_while_another_process_syncs_again_and_again(empty_valkey: Valkey) -> None:
+    texts = ["the red boat", "the green boat", "the blue boat"]
+    async with cache(empty_valkey.url) as one, cache(empty_valkey.url) as other:
+        await synced(one, [KnowledgeDocument("boat", "Boat", texts[0])])
+        done = asyncio.Event()
+        seen: set[str] = set()
+
+        async def search() -> None:
+            request = knowledge_pb2.SearchRequest(tenant_id="t", knowledge="faq", query="boat")
+            while not done.is_set():
+                answer = await other.Search(request, timeout=20)
+                seen.add(answer.passages[0].text)
+
+        searches = [asyncio.create_task(search()) for _ in range(3)]
+        for text in texts[1:]:
+            await synced(one, [KnowledgeDocument("boat", "Boat", text)])
+        request = knowledge_pb2.SearchRequest(tenant_id="t", knowledge="faq", query="boat")
+        latest = await other.Search(request, timeout=20)
+        done.set()
+        await asyncio.gather(*searches)
+        assert [passage.text for passage in latest.passages] == [texts[-1]]
+        assert seen <= set(texts)

@@ -18,6 +18,7 @@ INVOICE = "How do I get an electronic invoice for my last order of printer paper
 LATE_INVOICE = "The invoice of my order was wrong, who corrects an invoice after payment?"
 TAX = "Which tax number must an invoice of an order show, and where is it?"
 ROUTER = "My router blinks red and the wireless network is gone, what can I do?"
+RESTART = "How do I restart the router without losing the password of the network?"
 SECRET = "My invoice number is 4711 and my cat is called Schrödinger, is that all right?"
 
 
@@ -70,6 +71,8 @@ LOG = [
     dialogue("cem", ROUTER),
     dialogue("dot", ROUTER),
     dialogue("eve", SECRET),
+    *(dialogue(user, INVOICE, LATE_INVOICE, TAX) for user in ("fay", "gil")),
+    *(dialogue(user, ROUTER, RESTART) for user in ("hal", "ida", "jon")),
 ]
 
 
@@ -102,7 +105,7 @@ async def pinned_bytes(stubs: Stubs) -> int:
 
 async def test_what_several_users_asked_first_is_computed_ahead_of_time(stubs: Stubs, engine: Engine) -> None:
     report = await stubs.warm(*LOG)
-    assert (report.dialogues, report.users, report.turns) == (5, 5, 8)
+    assert (report.dialogues, report.users, report.turns) == (10, 10, 20)
     assert (report.already, report.computed, report.failed, report.problem) == (0, 2, 0, "")
     assert len(engine.prompts) == 2
     for question in (INVOICE, ROUTER):
@@ -202,7 +205,7 @@ async def test_an_engine_that_is_away_is_named_in_the_report(ledger: Valkey, sto
 
 async def test_a_question_is_erased_with_the_last_user_who_asked_it_and_its_pages_too(stubs: Stubs) -> None:
     await stubs.warm(*LOG)
-    for user in ("ann", "bob"):
+    for user in ("ann", "bob", "fay", "gil"):
         assert await stored(stubs, INVOICE) > 0
         await stubs.cache.Forget(cache_pb2.ForgetRequest(tenant_id=TENANT, user_id=user))
     assert await stored(stubs, INVOICE) == 0

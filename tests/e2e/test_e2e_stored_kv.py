@@ -102,3 +102,15 @@ def test_another_tenants_same_prompt_is_computed(pair: Mesh) -> None:
     found = explain(pair, theirs["request_id"])
     assert found["tenant_id"] == "other"
     assert (found["stored_tokens"], found["store_tokens"], found["host_tokens"], found["pool_tokens"]) == (0, 0, 0, 0)
+
+
+def test_of_a_forgotten_session_nothing_is_left_to_reuse(pair: Mesh) -> None:
+    text = "The lighthouse of Alexandria stood for a thousand years and more. " * 20
+    before = stored_pages(pair)
+    say(pair, "forgotten", text)
+    wait_until(lambda: stored_pages(pair) >= before + 15, 20, "the pages of the session")
+    say(pair, "forgotten", "And then?")
+    pair.command("session", "forget", "--session", "forgotten")
+    again = explain(pair, say(pair, "new", text)["request_id"])
+    reused = [again[tier] for tier in ("pool_tokens", "host_tokens", "store_tokens", "stored_tokens")]
+    assert max(reused) <= 16, again  # at most the first page, the beginning that all prompts have in common

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,8 @@ class Copies:
         self._part_budget_s = part_budget_s
         self._max_open = max_open
         self._open: OrderedDict[BaseKeys, Copy] = OrderedDict()
+        self._changing: defaultdict[BaseKeys, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Held while the folders of a base are linked from, replaced or removed."""
         self._loading: dict[tuple[BaseKeys, int], asyncio.Task[Copy]] = {}
 
     def current(self, keys: BaseKeys, version: int) -> Copy | None:
@@ -75,6 +77,10 @@ class Copies:
 
     async def adopt(self, keys: BaseKeys, manifest: Manifest, made: Path) -> Copy:
         """Take a folder with all files of a version as this process's copy."""
+        async with self._changing[keys]:
+            return await self._adopt(keys, manifest, made)
+
+    async def _adopt(self, keys: BaseKeys, manifest: Manifest, made: Path) -> Copy:
         folder = self._root / keys.folder() / f"v{manifest.version}"
         copy = Copy(manifest, folder, await asyncio.to_thread(_take, made, folder))
         before = self._open.pop(keys, None)
@@ -87,9 +93,12 @@ class Copies:
         return copy
 
     async def forget(self, keys: BaseKeys) -> None:
-        """Remove the copy of a base that was dropped."""
-        if (copy := self._open.pop(keys, None)) is not None:
-            await asyncio.to_thread(local_files.remove, copy.folder)
+        """Remove the copy of a base that was dropped, if there is one."""
+        if keys not in self._open:
+            return
+        async with self._changing[keys]:
+            if (copy := self._open.pop(keys, None)) is not None:
+                await asyncio.to_thread(local_files.remove, copy.folder)
 
     async def close(self) -> None:
         for task in self._loading.values():
@@ -106,12 +115,13 @@ class Copies:
             raise Damaged(f"the index was made under the rules {manifest.analyzer!r}")
         work = self.work_folder(keys)
         try:
-            have = self._open.get(keys)
-            known = (have.folder, have.manifest.files) if have else (work, ())
-            left = await asyncio.to_thread(local_files.link_known, *known, work, manifest.files)
-            for file in left:
-                await self._fetch(keys, file, work / file.name)
-            return await self.adopt(keys, manifest, work)
+            async with self._changing[keys]:
+                have = self._open.get(keys)
+                known = (have.folder, have.manifest.files) if have else (work, ())
+                left = await asyncio.to_thread(local_files.link_known, *known, work, manifest.files)
+                for file in left:
+                    await self._fetch(keys, file, work / file.name)
+                return await self._adopt(keys, manifest, work)
         except (ValueError, OSError) as error:
             raise Damaged(f"the index cannot be opened: {error}") from error
         finally:

@@ -1,4 +1,7 @@
-"""Topics: groups of conversations that use the same telling words. Pure functions; no model, no randomness."""
+"""Topics: questions that use the same telling words, or follow each other in conversations.
+
+Pure functions; no model, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-MIN_SIMILARITY = 0.12
-"""Cosine below which two conversations are not on one topic."""
+MIN_NEARNESS, MIN_MARGIN = 0.04, 1.5
+"""Least cosine of a text with the center of its topic, and how much nearer than the next that one must be."""
+MIN_SIMILARITY = 0.3
+"""Cosine below which two questions have too little in common to be put together for their words."""
 MERGE_SIMILARITY = 0.5
 """Cosine from which two groups are one topic."""
+MIN_LIFT = 1.5
+"""Groups are one topic if conversations hold both of them so much more often than by chance."""
+MIN_SHARED = 3
+"""Fewer conversations are no evidence."""
 MIN_CONVERSATIONS = 2
 MAX_TOPICS = 64
 MAX_WORDS = 512
@@ -42,45 +51,102 @@ class Topics:
     """How much each word tells."""
 
     def classify(self, words: Sequence[str]) -> Topic | None:
-        """The topic of a text; None where none is near."""
+        """The topic of a text; None where none is near, or two are as near."""
         vector = _vector(words, self.rarity)
-        best = max(self.found, key=lambda topic: _cosine(vector, topic.weights), default=None)
-        return best if best is not None and _cosine(vector, best.weights) >= MIN_SIMILARITY else None
+        ranked = sorted(((_cosine(vector, topic.weights), -at) for at, topic in enumerate(self.found)), reverse=True)
+        if not ranked or ranked[0][0] < MIN_NEARNESS:
+            return None
+        if len(ranked) > 1 and ranked[0][0] < MIN_MARGIN * ranked[1][0]:
+            return None
+        return self.found[-ranked[0][1]]
 
 
-def build_topics(conversations: Sequence[Sequence[str]]) -> Topics:
-    """From the words of each conversation. The same conversations give the same topics, whatever their order."""
-    documents = sorted((list(words) for words in conversations if words), key=lambda words: (-len(words), words))
-    rarity = _rarity(documents)
-    vectors = [_vector(words, rarity) for words in documents]
+@dataclass(frozen=True)
+class Asked:
+    """One question, as often as it was asked."""
+
+    words: Sequence[str]
+    sessions: frozenset[bytes] = frozenset()
+    """Conversations in which it was asked."""
+
+
+def build_topics(questions: Sequence[Asked]) -> Topics:
+    """The same questions give the same topics, whatever their order.
+
+    Questions that use the same words are one group; groups between which conversations pass far more often than by
+    chance are one topic, whatever their words.
+    """
+    known = sorted((asked for asked in questions if asked.words), key=lambda asked: (-len(asked.words), *asked.words))
+    rarity = _rarity([asked.words for asked in known])
+    vectors = [_vector(asked.words, rarity) for asked in known]
+    topics = _joined(_grouped(vectors), _going_on([asked.sessions for asked in known]))
+    found = []
+    for members in topics:
+        center = _center([vectors[at] for at in members])
+        sessions = frozenset[bytes]().union(*(known[at].sessions for at in members))
+        if center and len(sessions) >= MIN_CONVERSATIONS:
+            found.append(Topic(_id(center), center, len(sessions)))
+    return Topics(sorted(found, key=lambda topic: (-topic.num_conversations, topic.topic_id)), rarity)
+
+
+def _grouped(vectors: Sequence[Vector]) -> list[list[int]]:
+    """Indices of vectors that are near each other."""
     centers: list[Vector] = []
-    members: list[list[Vector]] = []
+    members: list[list[int]] = []
     for _ in range(NUM_ROUNDS):
         members = [[] for _ in centers]
-        for vector in vectors:
+        for index, vector in enumerate(vectors):
             at = _nearest(vector, centers)
             if at is None and len(centers) < MAX_TOPICS:
                 centers.append(vector)
                 members.append([])
                 at = len(centers) - 1
             if at is not None:
-                members[at].append(vector)
-        members = _merged([group for group in members if group])
-        centers = [_center(group) for group in members]
-    found = [Topic(_id(center), center, len(group)) for center, group in zip(centers, members, strict=True)]
-    found = [topic for topic in found if topic.num_conversations >= MIN_CONVERSATIONS]
-    return Topics(sorted(found, key=lambda topic: (-topic.num_conversations, topic.topic_id)), rarity)
+                members[at].append(index)
+        members = _merged([group for group in members if group], vectors)
+        centers = [_center([vectors[at] for at in group]) for group in members]
+    return members
 
 
-def _merged(groups: Sequence[list[Vector]]) -> list[list[Vector]]:
+def _going_on(sessions: Sequence[frozenset[bytes]]) -> list[frozenset[bytes]]:
+    """Without conversations of a single question, which connect nothing."""
+    counts = Counter(session for of_question in sessions for session in of_question)
+    return [frozenset(session for session in of_question if counts[session] > 1) for of_question in sessions]
+
+
+def _joined(groups: Sequence[list[int]], sessions: Sequence[frozenset[bytes]]) -> list[list[int]]:
+    """The most strongly connected pair becomes one, until no pair has more in common than chance would explain."""
+    topics = [list(group) for group in groups]
+    reached = [frozenset[bytes]().union(*(sessions[at] for at in group)) for group in topics]
+    total = len(frozenset[bytes]().union(*reached)) if reached else 0
+    while True:
+        pairs = [(_lift(reached[i], reached[j], total), -i, -j) for j in range(len(topics)) for i in range(j)]
+        strength, i, j = max(pairs, default=(0.0, 0, 0))
+        if strength < MIN_LIFT:
+            return topics
+        topics[-i] += topics.pop(-j)
+        reached[-i] |= reached.pop(-j)
+
+
+def _lift(one: frozenset[bytes], other: frozenset[bytes], total: int) -> float:
+    """How many conversations both have, over the number that chance would give them."""
+    both = len(one & other)
+    return both * total / (len(one) * len(other)) if both >= MIN_SHARED else 0.0
+
+
+def _merged(groups: Sequence[list[int]], vectors: Sequence[Vector]) -> list[list[int]]:
     """Groups whose centers are alike become one."""
-    kept: list[list[Vector]] = []
+    kept: list[list[int]] = []
+    centers: list[Vector] = []
     for group in groups:
-        at = _nearest(_center(group), [_center(other) for other in kept], MERGE_SIMILARITY)
+        center = _center([vectors[at] for at in group])
+        at = _nearest(center, centers, MERGE_SIMILARITY)
         if at is None:
-            kept.append(group)
+            kept.append(list(group))
+            centers.append(center)
         else:
-            kept[at] = kept[at] + group
+            kept[at] += group
+            centers[at] = _center([vectors[index] for index in kept[at]])
     return kept
 
 

@@ -26,6 +26,9 @@ RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
 )
 """Name, polarity, and what a sentence must begin with. Facts ("我一直没收到") fit none of them."""
 
+MARKS = re.compile(rf"{_ALWAYS}|不要|别|勿|不许|不用|不再|永不|喜欢|偏好|倾向|习惯")
+"""A sentence without any of these is no wish, which spares most of them the rules."""
+
 _QUESTION = re.compile(r"[?？]$|[吗呢么]$|为什么|为何|怎么|怎样|什么|多少|哪")
 _LEADING = re.compile(
     rf"^(?:{_ALWAYS}|{_NOT}|再也|千万|绝对|请您?|麻烦您?|拜托|烦请|帮我?|给我?|为我|替我|我们?|你们?|您|要|想|希望|需要"

@@ -42,6 +42,12 @@ RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
 )
 """Name, polarity, and what a sentence must begin with. Facts ("I always get an error") fit none of them."""
 
+MARKS = re.compile(
+    rf"\b(?:always|never|ever|prefer|again|any ?more|{_NOW_ON})\b",
+    re.IGNORECASE,
+)
+"""A sentence without any of these is no wish, which spares most of them the rules."""
+
 _ASKS = re.compile(rf"^{_POLITE}(?:can|could|would|will) you\b", re.IGNORECASE)
 _EMPTY = (
     "a again all also always am an and any anymore are as at be but by can choose could default deliver do don dont "

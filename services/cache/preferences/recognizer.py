@@ -12,8 +12,8 @@ from services.cache.preferences import chinese, english
 from services.cache.preferences.hostile import hostility
 from stagemesh.runtime.kv_keys import netstrings
 
-MAX_TEXT_CHARS = 8_000
-MAX_SENTENCES = 40
+MAX_TEXT_CHARS = 4_000
+MAX_SENTENCES = 20
 MAX_WISHES = 8
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
@@ -43,17 +43,20 @@ class Wish:
 def wishes(text: str, max_chars: int) -> list[Wish]:
     """The wishes in a message, each once; sentences that are hostile or longer than `max_chars` are none."""
     found: dict[str, Wish] = {}
-    for sentence in sentences(text):
-        wish = recognize(sentence) if len(sentence) <= max_chars else None
-        if wish is not None and not hostility(sentence):
-            found.setdefault(wish.wish_id, wish)
-    return list(found.values())[:MAX_WISHES]
+    for sentence in sentences(text, max_chars):
+        wish = recognize(sentence)
+        if wish is not None and wish.wish_id not in found and not hostility(sentence):
+            found[wish.wish_id] = wish
+        if len(found) == MAX_WISHES:
+            break
+    return list(found.values())
 
 
-def sentences(text: str) -> Iterator[str]:
-    """Each in one line, full-width forms and invisible characters folded; bounded."""
+def sentences(text: str, max_chars: int) -> Iterator[str]:
+    """Those of at most `max_chars`, each in one line without invisible characters; bounded."""
     for part in _SENTENCE_ENDS.split(text[:MAX_TEXT_CHARS])[:MAX_SENTENCES]:
-        if sentence := one_line(part):
+        sentence = one_line(part) if len(part) <= 2 * max_chars else ""
+        if sentence and len(sentence) <= max_chars:
             yield sentence
 
 
@@ -61,7 +64,7 @@ def recognize(sentence: str) -> Wish | None:
     """The wish that one sentence is, if it is one."""
     language = chinese if _HAN.search(sentence) else english
     plain = unicodedata.normalize("NFKC", sentence).replace("’", "'")
-    if not language.can_be_wish(plain):
+    if not language.MARKS.search(plain) or not language.can_be_wish(plain):
         return None
     plain = plain.rstrip(" .!?;。！？；")
     for rule, polarity, pattern in language.RULES:
@@ -73,6 +76,8 @@ def recognize(sentence: str) -> Wish | None:
 
 def one_line(text: str) -> str:
     """Without control and invisible characters, white space collapsed."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
     visible = "".join(" " if _is_space(char) else char for char in text if not _is_invisible(char))
     return " ".join(visible.split())
 

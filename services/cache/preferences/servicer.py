@@ -17,6 +17,8 @@ from stagemesh.runtime.interceptors import Context
 from stagemesh.runtime.telemetry import get_logger
 
 MAX_TEXTS = 16
+MAX_GIVEN = 4
+"""How much longer than a preference its text may come, white space and invisible characters included."""
 
 log = get_logger(__name__)
 
@@ -75,9 +77,9 @@ class PreferenceServicer(preferences_pb2_grpc.PreferenceServiceServicer):
 
     def _checked(self, given: str) -> str:
         """The text in one line. Raises InvalidRequest for one that is empty, too long or more than a wish."""
-        text = one_line(given)
-        if not text or len(text) > self._config.preferences.max_chars:
-            limit = self._config.preferences.max_chars
+        limit = self._config.preferences.max_chars
+        text = one_line(given) if len(given) <= MAX_GIVEN * limit else ""
+        if not text or len(text) > limit:
             raise InvalidRequest(
                 "INVALID_PREFERENCE", f"a preference is a sentence of 1 to {limit} characters", field="text"
             )

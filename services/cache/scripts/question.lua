@@ -3,7 +3,7 @@
 -- the asker (32 bytes). Gives the number of questions that are remembered.
 local heat, texts, askers, tenants = unpack(KEYS)
 local tenant, tau_s, max, ttl_s, now = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local PAIR, MAX_ASKERS = 32, 16
+local PAIR, MAX_ASKERS = 32, 64
 
 local function with(tags, pair)
   for at = 1, #tags, PAIR do

@@ -52,6 +52,10 @@ class PageSource:
         """Drop a value from host memory."""
         self.host.forget(page.owner.tenant_id.encode(), [page.digest])
 
+    def forget_tenant(self, tenant_id: str) -> None:
+        """Drop all that host memory holds of a tenant."""
+        self.host.forget(tenant_id.encode())
+
     def obstacle(self) -> MissCause | None:
         """Why the KV Redis would not be asked now."""
         if self._link is None:

@@ -93,6 +93,12 @@ class Saves:
             self._counters.add("saves_dropped", "POOL_NEEDED", job.num_pages)
         return bool(jobs)
 
+    def forget_tenant(self, tenant_id: str) -> None:
+        """Drop a tenant's pages from host memory, and whatever waits to be copied, which may be the tenant's."""
+        self.reclaim()
+        self._source.forget_tenant(tenant_id)
+        self._recent.clear()
+
     def spill(self) -> None:
         """While known pages are taken for others: copy those to host memory that go next and were used again."""
         if self._blocks.num_forgotten == self._num_forgotten or self._jobs:

@@ -12,7 +12,7 @@ from services.cache.learning.config import LearningConfig
 from services.cache.learning.observer import question_of
 from services.cache.learning.question import Asker, Question, Remembered, unpack
 from services.cache.learning.streaks import Beginnings, Streaks
-from services.cache.learning.topics import Topics, build_topics
+from services.cache.learning.topics import Asked, Topics, build_topics
 from services.cache.learning.warm_set import build_warm_set, words_of
 from stagemesh.api.common.v1.common_pb2 import ChatMessage
 from stagemesh.runtime.kv_keys import PAGE_TOKENS
@@ -22,35 +22,45 @@ ROUTERS = ["router", "wireless", "network", "cable", "password", "signal", "rest
 WORDS = st.lists(st.sampled_from([*INVOICES, *ROUTERS, "please", "today"]), max_size=12)
 
 
-def conversations(seed: int, count: int = 40) -> list[list[str]]:
-    """On two topics in turn, with words that all use."""
+def asked(words: list[str], *sessions: int) -> Asked:
+    return Asked(words, frozenset(b"%d" % session for session in sessions))
+
+
+def questions(seed: int, count: int = 40) -> list[Asked]:
+    """On two topics in turn, each with two ways to ask that share no word; a conversation has both."""
     draw = random.Random(seed)
-    return [[*draw.choices((INVOICES, ROUTERS)[i % 2], k=5), "question"] for i in range(count)]
+    found = []
+    for session in range(count):
+        words = (INVOICES, ROUTERS)[session % 2]
+        found.append(asked([*draw.sample(words[:4], 3), "question"], session))
+        found.append(asked([*draw.sample(words[4:], 2), "question"], session))
+    return found
 
 
-def test_conversations_with_the_same_words_are_one_topic() -> None:
-    topics = build_topics(conversations(seed=1))
-    assert len(topics.found) == 2
-    assert {topic.num_conversations for topic in topics.found} == {20}
+def test_words_and_the_conversations_that_pass_between_them_make_topics() -> None:
+    topics = build_topics(questions(seed=1))
+    assert [topic.num_conversations for topic in topics.found] == [20, 20]
     for words in (INVOICES, ROUTERS):
         topic = topics.classify(words[:2])
         assert topic is not None
+        assert topic == topics.classify(words[5:])
         assert set(topic.telling(5)) <= set(words)
 
 
-def test_words_that_nobody_used_are_on_no_topic() -> None:
-    topics = build_topics(conversations(seed=1))
+def test_words_that_nobody_used_or_that_all_use_are_on_no_topic() -> None:
+    topics = build_topics(questions(seed=1))
     assert topics.classify(["volcano", "sonata"]) is None
+    assert topics.classify(["question"]) is None
+    assert topics.classify([INVOICES[0], ROUTERS[0]]) is None
     assert topics.classify([]) is None
     assert Topics().classify(INVOICES) is None
 
 
-@given(st.lists(WORDS, max_size=30), st.randoms())
-def test_topics_do_not_depend_on_the_order_of_conversations(found: list[list[str]], shuffled: random.Random) -> None:
-    one = build_topics(found)
+@given(st.lists(st.builds(asked, WORDS, st.integers(0, 9), st.integers(0, 9)), max_size=30), st.randoms())
+def test_topics_do_not_depend_on_the_order_of_questions(found: list[Asked], shuffled: random.Random) -> None:
     other = list(found)
     shuffled.shuffle(other)
-    assert build_topics(other) == one
+    assert build_topics(other) == build_topics(found)
 
 
 @given(st.lists(st.sampled_from(["a", "b", ""]), max_size=30))

@@ -218,3 +218,19 @@ def test_pages_to_clear_are_cleared_by_whoever_takes_them() -> None:
     held(blocks, BOB, [9] * 40)
     assert blocks.take_pages_to_zero([first, 99]) == [first]
     assert sorted(blocks.take_pages_to_zero()) == sorted(others)
+
+
+def test_of_a_tenant_that_is_forgotten_nothing_is_reused_and_free_pages_are_cleared() -> None:
+    blocks = BlockManager(12)
+    ended, _ = held(blocks, ALICE, PROMPT)
+    pages = list(ended.pages)
+    blocks.release(ended)
+    running, _ = held(blocks, ALICE, [7] * 40)
+    other, _ = held(blocks, BOB, PROMPT)
+    assert blocks.forget_tenant("alice") == 5
+    assert set(blocks.take_pages_to_zero()) == set(pages) - set(running.pages)
+    blocks.check_integrity([running, other])
+    for owner, tokens, known in ((ALICE, PROMPT, 0), (ALICE, [7] * 40, 0), (BOB, PROMPT, 2)):
+        assert blocks.num_cached_pages(PageTable(owner), tokens) == known
+    blocks.release(running)
+    blocks.check_integrity([other])

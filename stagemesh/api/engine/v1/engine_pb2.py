@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from stagemesh.api.common.v1 import common_pb2 as stagemesh_dot_api_dot_common_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$stagemesh/api/engine/v1/engine.proto\x12\x17stagemesh.api.engine.v1\x1a$stagemesh/api/common/v1/common.proto\"\x9e\x03\n\x06Submit\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x35\n\x05model\x18\x04 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x39\n\x08sampling\x18\x05 \x01(\x0b\x32\'.stagemesh.api.common.v1.SamplingParams\x12=\n\nconstraint\x18\x06 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x12\n\ncache_salt\x18\x07 \x01(\x0c\x12\x18\n\x10\x64\x65\x61\x64line_unix_us\x18\x08 \x01(\x04\x12\x1b\n\x13\x64\x65livered_token_ids\x18\t \x03(\r\x12/\n\x06policy\x18\n \x01(\x0b\x32\x1f.stagemesh.api.common.v1.Policy\x12,\n\x02kv\x18\x10 \x01(\x0b\x32 .stagemesh.api.common.v1.KvLease\"\x1d\n\x06\x43\x61ncel\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\"\xa9\x01\n\x08Prefetch\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x35\n\x05model\x18\x03 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x12\n\ncache_salt\x18\x04 \x01(\x0c\x12,\n\x02kv\x18\x05 \x01(\x0b\x32 .stagemesh.api.common.v1.KvLease\"\xb4\x01\n\nRunRequest\x12\x31\n\x06submit\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.engine.v1.SubmitH\x00\x12\x31\n\x06\x63\x61ncel\x18\x02 \x01(\x0b\x32\x1f.stagemesh.api.engine.v1.CancelH\x00\x12\x35\n\x08prefetch\x18\x04 \x01(\x0b\x32!.stagemesh.api.engine.v1.PrefetchH\x00\x42\t\n\x07\x63ommand\"S\n\nQueueState\x12\x10\n\x08position\x18\x01 \x01(\r\x12\x19\n\x11\x65stimated_wait_us\x18\x02 \x01(\x04\x12\x18\n\x10prefilled_tokens\x18\x03 \x01(\r\"\xc4\x02\n\x06\x46inish\x12\x35\n\x06reason\x18\x01 \x01(\x0e\x32%.stagemesh.api.common.v1.FinishReason\x12-\n\x05usage\x18\x02 \x01(\x0b\x32\x1e.stagemesh.api.common.v1.Usage\x12\x34\n\x06stages\x18\x03 \x03(\x0b\x32$.stagemesh.api.common.v1.StageReport\x12\x0c\n\x04stop\x18\x04 \x01(\t\x12\x33\n\x05\x65rror\x18\x05 \x01(\x0b\x32$.stagemesh.api.common.v1.ErrorDetail\x12\x1a\n\rstop_token_id\x18\x07 \x01(\rH\x00\x88\x01\x01\x12-\n\x02kv\x18\x08 \x01(\x0b\x32!.stagemesh.api.common.v1.KvReportB\x10\n\x0e_stop_token_id\"\xeb\x01\n\rSequenceDelta\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66irst_index\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x38\n\x08logprobs\x18\x04 \x03(\x0b\x32&.stagemesh.api.common.v1.TokenLogprobs\x12\x32\n\x05queue\x18\x05 \x01(\x0b\x32#.stagemesh.api.engine.v1.QueueState\x12/\n\x06\x66inish\x18\x07 \x01(\x0b\x32\x1f.stagemesh.api.engine.v1.Finish\"S\n\x0bRunResponse\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x36\n\x06\x64\x65ltas\x18\x02 \x03(\x0b\x32&.stagemesh.api.engine.v1.SequenceDelta\"B\n\x0fGenerateRequest\x12/\n\x06submit\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.engine.v1.Submit\"I\n\x10GenerateResponse\x12\x35\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32&.stagemesh.api.engine.v1.SequenceDelta\"\x12\n\x10WatchLoadRequest\"\x82\x02\n\x11WatchLoadResponse\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x06\x12\x0f\n\x07running\x18\x03 \x01(\r\x12\x0f\n\x07waiting\x18\x04 \x01(\r\x12\x18\n\x10in_flight_tokens\x18\x05 \x01(\x04\x12\x12\n\nused_pages\x18\x06 \x01(\r\x12\x13\n\x0btotal_pages\x18\x07 \x01(\r\x12\x13\n\x0bmax_running\x18\t \x01(\r\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x12\r\n\x05steps\x18\x0b \x01(\x04\x12,\n\x02kv\x18\x0c \x01(\x0b\x32 .stagemesh.api.engine.v1.KvStats\"\xae\x01\n\x07KvStats\x12\x12\n\nhost_pages\x18\x01 \x01(\x04\x12\x12\n\nhost_bytes\x18\x02 \x01(\x04\x12\x14\n\x0cqueued_pages\x18\x03 \x01(\r\x12\x38\n\x04sums\x18\x04 \x03(\x0b\x32*.stagemesh.api.engine.v1.KvStats.SumsEntry\x1a+\n\tSumsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x11\n\x0f\x44\x65scribeRequest\"Z\n\x0fModeDescription\x12\x34\n\x04mode\x18\x01 \x01(\x0e\x32&.stagemesh.api.common.v1.PrecisionMode\x12\x11\n\tprecision\x18\x02 \x01(\t\"\xea\x02\n\x10\x44\x65scribeResponse\x12\x35\n\x05model\x18\x01 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x06\x12\x16\n\x0e\x63ontext_length\x18\x04 \x01(\r\x12\x12\n\nvocab_size\x18\x05 \x01(\r\x12\x12\n\nnum_layers\x18\x06 \x01(\r\x12\x18\n\x10page_size_tokens\x18\x07 \x01(\r\x12\x13\n\x0btotal_pages\x18\x08 \x01(\r\x12\x13\n\x0bmax_running\x18\t \x01(\r\x12\x15\n\reos_token_ids\x18\n \x03(\r\x12\x14\n\x0c\x61rchitecture\x18\x0b \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x0c \x01(\t\x12\x37\n\x05modes\x18\r \x03(\x0b\x32(.stagemesh.api.engine.v1.ModeDescription\"\x0e\n\x0c\x44rainRequest\"\"\n\rDrainResponse\x12\x11\n\tremaining\x18\x01 \x01(\r2\xe7\x03\n\rEngineService\x12T\n\x03Run\x12#.stagemesh.api.engine.v1.RunRequest\x1a$.stagemesh.api.engine.v1.RunResponse(\x01\x30\x01\x12\x61\n\x08Generate\x12(.stagemesh.api.engine.v1.GenerateRequest\x1a).stagemesh.api.engine.v1.GenerateResponse0\x01\x12\x64\n\tWatchLoad\x12).stagemesh.api.engine.v1.WatchLoadRequest\x1a*.stagemesh.api.engine.v1.WatchLoadResponse0\x01\x12_\n\x08\x44\x65scribe\x12(.stagemesh.api.engine.v1.DescribeRequest\x1a).stagemesh.api.engine.v1.DescribeResponse\x12V\n\x05\x44rain\x12%.stagemesh.api.engine.v1.DrainRequest\x1a&.stagemesh.api.engine.v1.DrainResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$stagemesh/api/engine/v1/engine.proto\x12\x17stagemesh.api.engine.v1\x1a$stagemesh/api/common/v1/common.proto\"\x9e\x03\n\x06Submit\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x35\n\x05model\x18\x04 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x39\n\x08sampling\x18\x05 \x01(\x0b\x32\'.stagemesh.api.common.v1.SamplingParams\x12=\n\nconstraint\x18\x06 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x12\n\ncache_salt\x18\x07 \x01(\x0c\x12\x18\n\x10\x64\x65\x61\x64line_unix_us\x18\x08 \x01(\x04\x12\x1b\n\x13\x64\x65livered_token_ids\x18\t \x03(\r\x12/\n\x06policy\x18\n \x01(\x0b\x32\x1f.stagemesh.api.common.v1.Policy\x12,\n\x02kv\x18\x10 \x01(\x0b\x32 .stagemesh.api.common.v1.KvLease\"\x1d\n\x06\x43\x61ncel\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\"\xa9\x01\n\x08Prefetch\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x35\n\x05model\x18\x03 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x12\n\ncache_salt\x18\x04 \x01(\x0c\x12,\n\x02kv\x18\x05 \x01(\x0b\x32 .stagemesh.api.common.v1.KvLease\"\x1b\n\x06\x46orget\x12\x11\n\ttenant_id\x18\x01 \x01(\t\"\xe7\x01\n\nRunRequest\x12\x31\n\x06submit\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.engine.v1.SubmitH\x00\x12\x31\n\x06\x63\x61ncel\x18\x02 \x01(\x0b\x32\x1f.stagemesh.api.engine.v1.CancelH\x00\x12\x35\n\x08prefetch\x18\x04 \x01(\x0b\x32!.stagemesh.api.engine.v1.PrefetchH\x00\x12\x31\n\x06\x66orget\x18\x05 \x01(\x0b\x32\x1f.stagemesh.api.engine.v1.ForgetH\x00\x42\t\n\x07\x63ommand\"S\n\nQueueState\x12\x10\n\x08position\x18\x01 \x01(\r\x12\x19\n\x11\x65stimated_wait_us\x18\x02 \x01(\x04\x12\x18\n\x10prefilled_tokens\x18\x03 \x01(\r\"\xc4\x02\n\x06\x46inish\x12\x35\n\x06reason\x18\x01 \x01(\x0e\x32%.stagemesh.api.common.v1.FinishReason\x12-\n\x05usage\x18\x02 \x01(\x0b\x32\x1e.stagemesh.api.common.v1.Usage\x12\x34\n\x06stages\x18\x03 \x03(\x0b\x32$.stagemesh.api.common.v1.StageReport\x12\x0c\n\x04stop\x18\x04 \x01(\t\x12\x33\n\x05\x65rror\x18\x05 \x01(\x0b\x32$.stagemesh.api.common.v1.ErrorDetail\x12\x1a\n\rstop_token_id\x18\x07 \x01(\rH\x00\x88\x01\x01\x12-\n\x02kv\x18\x08 \x01(\x0b\x32!.stagemesh.api.common.v1.KvReportB\x10\n\x0e_stop_token_id\"\xeb\x01\n\rSequenceDelta\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66irst_index\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x38\n\x08logprobs\x18\x04 \x03(\x0b\x32&.stagemesh.api.common.v1.TokenLogprobs\x12\x32\n\x05queue\x18\x05 \x01(\x0b\x32#.stagemesh.api.engine.v1.QueueState\x12/\n\x06\x66inish\x18\x07 \x01(\x0b\x32\x1f.stagemesh.api.engine.v1.Finish\"S\n\x0bRunResponse\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x36\n\x06\x64\x65ltas\x18\x02 \x03(\x0b\x32&.stagemesh.api.engine.v1.SequenceDelta\"B\n\x0fGenerateRequest\x12/\n\x06submit\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.engine.v1.Submit\"I\n\x10GenerateResponse\x12\x35\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32&.stagemesh.api.engine.v1.SequenceDelta\"\x12\n\x10WatchLoadRequest\"\x82\x02\n\x11WatchLoadResponse\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x06\x12\x0f\n\x07running\x18\x03 \x01(\r\x12\x0f\n\x07waiting\x18\x04 \x01(\r\x12\x18\n\x10in_flight_tokens\x18\x05 \x01(\x04\x12\x12\n\nused_pages\x18\x06 \x01(\r\x12\x13\n\x0btotal_pages\x18\x07 \x01(\r\x12\x13\n\x0bmax_running\x18\t \x01(\r\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x12\r\n\x05steps\x18\x0b \x01(\x04\x12,\n\x02kv\x18\x0c \x01(\x0b\x32 .stagemesh.api.engine.v1.KvStats\"\xae\x01\n\x07KvStats\x12\x12\n\nhost_pages\x18\x01 \x01(\x04\x12\x12\n\nhost_bytes\x18\x02 \x01(\x04\x12\x14\n\x0cqueued_pages\x18\x03 \x01(\r\x12\x38\n\x04sums\x18\x04 \x03(\x0b\x32*.stagemesh.api.engine.v1.KvStats.SumsEntry\x1a+\n\tSumsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x11\n\x0f\x44\x65scribeRequest\"Z\n\x0fModeDescription\x12\x34\n\x04mode\x18\x01 \x01(\x0e\x32&.stagemesh.api.common.v1.PrecisionMode\x12\x11\n\tprecision\x18\x02 \x01(\t\"\xea\x02\n\x10\x44\x65scribeResponse\x12\x35\n\x05model\x18\x01 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x06\x12\x16\n\x0e\x63ontext_length\x18\x04 \x01(\r\x12\x12\n\nvocab_size\x18\x05 \x01(\r\x12\x12\n\nnum_layers\x18\x06 \x01(\r\x12\x18\n\x10page_size_tokens\x18\x07 \x01(\r\x12\x13\n\x0btotal_pages\x18\x08 \x01(\r\x12\x13\n\x0bmax_running\x18\t \x01(\r\x12\x15\n\reos_token_ids\x18\n \x03(\r\x12\x14\n\x0c\x61rchitecture\x18\x0b \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x0c \x01(\t\x12\x37\n\x05modes\x18\r \x03(\x0b\x32(.stagemesh.api.engine.v1.ModeDescription\"\x0e\n\x0c\x44rainRequest\"\"\n\rDrainResponse\x12\x11\n\tremaining\x18\x01 \x01(\r2\xe7\x03\n\rEngineService\x12T\n\x03Run\x12#.stagemesh.api.engine.v1.RunRequest\x1a$.stagemesh.api.engine.v1.RunResponse(\x01\x30\x01\x12\x61\n\x08Generate\x12(.stagemesh.api.engine.v1.GenerateRequest\x1a).stagemesh.api.engine.v1.GenerateResponse0\x01\x12\x64\n\tWatchLoad\x12).stagemesh.api.engine.v1.WatchLoadRequest\x1a*.stagemesh.api.engine.v1.WatchLoadResponse0\x01\x12_\n\x08\x44\x65scribe\x12(.stagemesh.api.engine.v1.DescribeRequest\x1a).stagemesh.api.engine.v1.DescribeResponse\x12V\n\x05\x44rain\x12%.stagemesh.api.engine.v1.DrainRequest\x1a&.stagemesh.api.engine.v1.DrainResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,38 +40,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CANCEL']._serialized_end=549
   _globals['_PREFETCH']._serialized_start=552
   _globals['_PREFETCH']._serialized_end=721
-  _globals['_RUNREQUEST']._serialized_start=724
-  _globals['_RUNREQUEST']._serialized_end=904
-  _globals['_QUEUESTATE']._serialized_start=906
-  _globals['_QUEUESTATE']._serialized_end=989
-  _globals['_FINISH']._serialized_start=992
-  _globals['_FINISH']._serialized_end=1316
-  _globals['_SEQUENCEDELTA']._serialized_start=1319
-  _globals['_SEQUENCEDELTA']._serialized_end=1554
-  _globals['_RUNRESPONSE']._serialized_start=1556
-  _globals['_RUNRESPONSE']._serialized_end=1639
-  _globals['_GENERATEREQUEST']._serialized_start=1641
-  _globals['_GENERATEREQUEST']._serialized_end=1707
-  _globals['_GENERATERESPONSE']._serialized_start=1709
-  _globals['_GENERATERESPONSE']._serialized_end=1782
-  _globals['_WATCHLOADREQUEST']._serialized_start=1784
-  _globals['_WATCHLOADREQUEST']._serialized_end=1802
-  _globals['_WATCHLOADRESPONSE']._serialized_start=1805
-  _globals['_WATCHLOADRESPONSE']._serialized_end=2063
-  _globals['_KVSTATS']._serialized_start=2066
-  _globals['_KVSTATS']._serialized_end=2240
-  _globals['_KVSTATS_SUMSENTRY']._serialized_start=2197
-  _globals['_KVSTATS_SUMSENTRY']._serialized_end=2240
-  _globals['_DESCRIBEREQUEST']._serialized_start=2242
-  _globals['_DESCRIBEREQUEST']._serialized_end=2259
-  _globals['_MODEDESCRIPTION']._serialized_start=2261
-  _globals['_MODEDESCRIPTION']._serialized_end=2351
-  _globals['_DESCRIBERESPONSE']._serialized_start=2354
-  _globals['_DESCRIBERESPONSE']._serialized_end=2716
-  _globals['_DRAINREQUEST']._serialized_start=2718
-  _globals['_DRAINREQUEST']._serialized_end=2732
-  _globals['_DRAINRESPONSE']._serialized_start=2734
-  _globals['_DRAINRESPONSE']._serialized_end=2768
-  _globals['_ENGINESERVICE']._serialized_start=2771
-  _globals['_ENGINESERVICE']._serialized_end=3258
+  _globals['_FORGET']._serialized_start=723
+  _globals['_FORGET']._serialized_end=750
+  _globals['_RUNREQUEST']._serialized_start=753
+  _globals['_RUNREQUEST']._serialized_end=984
+  _globals['_QUEUESTATE']._serialized_start=986
+  _globals['_QUEUESTATE']._serialized_end=1069
+  _globals['_FINISH']._serialized_start=1072
+  _globals['_FINISH']._serialized_end=1396
+  _globals['_SEQUENCEDELTA']._serialized_start=1399
+  _globals['_SEQUENCEDELTA']._serialized_end=1634
+  _globals['_RUNRESPONSE']._serialized_start=1636
+  _globals['_RUNRESPONSE']._serialized_end=1719
+  _globals['_GENERATEREQUEST']._serialized_start=1721
+  _globals['_GENERATEREQUEST']._serialized_end=1787
+  _globals['_GENERATERESPONSE']._serialized_start=1789
+  _globals['_GENERATERESPONSE']._serialized_end=1862
+  _globals['_WATCHLOADREQUEST']._serialized_start=1864
+  _globals['_WATCHLOADREQUEST']._serialized_end=1882
+  _globals['_WATCHLOADRESPONSE']._serialized_start=1885
+  _globals['_WATCHLOADRESPONSE']._serialized_end=2143
+  _globals['_KVSTATS']._serialized_start=2146
+  _globals['_KVSTATS']._serialized_end=2320
+  _globals['_KVSTATS_SUMSENTRY']._serialized_start=2277
+  _globals['_KVSTATS_SUMSENTRY']._serialized_end=2320
+  _globals['_DESCRIBEREQUEST']._serialized_start=2322
+  _globals['_DESCRIBEREQUEST']._serialized_end=2339
+  _globals['_MODEDESCRIPTION']._serialized_start=2341
+  _globals['_MODEDESCRIPTION']._serialized_end=2431
+  _globals['_DESCRIBERESPONSE']._serialized_start=2434
+  _globals['_DESCRIBERESPONSE']._serialized_end=2796
+  _globals['_DRAINREQUEST']._serialized_start=2798
+  _globals['_DRAINREQUEST']._serialized_end=2812
+  _globals['_DRAINRESPONSE']._serialized_start=2814
+  _globals['_DRAINRESPONSE']._serialized_end=2848
+  _globals['_ENGINESERVICE']._serialized_start=2851
+  _globals['_ENGINESERVICE']._serialized_end=3338
 # @@protoc_insertion_point(module_scope)
