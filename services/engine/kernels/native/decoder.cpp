@@ -60,6 +60,7 @@ void Decoder::step(int weights, const sm_batch& batch, float* logits, double* se
   batch_ = &batch;
   logits_ = logits;
   reserve(batch);
+  choose_tasks(batch);
   order_samples();
   pool_.run([&](int thread) {
     Clock clock(pool_, thread == 0 ? seconds : nullptr);
@@ -111,6 +112,20 @@ void Decoder::reserve(const sm_batch& batch) {
   const int tiles = int(kScoreBytes / (sizeof(float) * kTileQueries * max_tokens_));
   max_queries_ = kTileQueries * std::clamp(tiles, 1, kMaxTiles);
   for (Scratch& scratch : scratch_) scratch.scores.reserve(max_queries_ * max_tokens_);
+  norms_alone_ = attends_alone_ = false;
+}
+
+// Threads wait for each other some hundred times a step; for a few rows that is dearer than doing some things twice.
+void Decoder::choose_tasks(const sm_batch& batch) {
+  norms_alone_ = batch.num_rows <= kFewRows && !adapters_.are_used();
+  attends_alone_ = true;
+  for (int row = 1; row < batch.num_rows; ++row) attends_alone_ &= batch.sequences[row] != batch.sequences[row - 1];
+  if (!norms_alone_) return;
+  for (Scratch& scratch : scratch_) {
+    scratch.normed.reserve(size_t(batch.num_rows) * shape_.hidden_size);
+    scratch.hidden.reserve(batch.num_rows, shape_.hidden_size);
+    scratch.hidden.floats = {scratch.normed.data(), size_t(shape_.hidden_size)};
+  }
 }
 
 void Decoder::run_stages(int thread, Clock& clock) {
@@ -118,11 +133,9 @@ void Decoder::run_stages(int thread, Clock& clock) {
   clock.meet(kEmbed);
   for (int index = 0; index < shape_.num_layers; ++index) {
     const Layer& layer = weights_->layers[index];
-    norm(layer.attention_norm, *layer.qkv, thread);
-    clock.meet(kNorm);
+    norm(layer.attention_norm, *layer.qkv, thread, clock);
     attention_stages(index, thread, clock);
-    norm(layer.ffn_norm, *layer.gate_up, thread);
-    clock.meet(kNorm);
+    norm(layer.ffn_norm, *layer.gate_up, thread, clock);
     mlp_stages(index, thread, clock);
   }
   head_stages(thread, clock);
@@ -133,11 +146,11 @@ void Decoder::attention_stages(int index, int thread, Clock& clock) {
   shrink(index, kQ, 3, normed_.data(), shape_.hidden_size, thread, clock);
   project_qkv(index, thread);
   clock.meet(kAttend);
-  rotate_and_write(index, thread);
-  clock.meet(kAttend);
+  if (!attends_alone_) {
+    rotate_and_write(index, thread);
+    clock.meet(kAttend);
+  }
   attend(index, thread);
-  clock.meet(kAttend);
-  quantize(attended_.data(), *layer.output, attended_q_, thread);
   clock.meet(kAttend);
   shrink(index, kOutput, 1, attended_.data(), attended_width(), thread, clock);
   project_onto_rows(*layer.output, attended_q_, layer.output_bias, index, kOutput, thread);
@@ -148,8 +161,6 @@ void Decoder::mlp_stages(int index, int thread, Clock& clock) {
   const Layer& layer = weights_->layers[index];
   shrink(index, kGate, 2, normed_.data(), shape_.hidden_size, thread, clock);
   gated(index, thread);
-  clock.meet(kMlp);
-  quantize(gated_.data(), *layer.down, gated_q_, thread);
   clock.meet(kMlp);
   shrink(index, kDown, 1, gated_.data(), shape_.ffn_size, thread, clock);
   project_onto_rows(*layer.down, gated_q_, {}, index, kDown, thread);
@@ -168,16 +179,31 @@ void Decoder::shrink(int index, Target first, int count, const float* x, size_t 
   clock.meet(first < kGate ? kAttend : kMlp);
 }
 
-void Decoder::norm(const std::vector<float>& weight, const PackedMatrix& consumer, int thread) {
+void Decoder::norm(const std::vector<float>& weight, const PackedMatrix& consumer, int thread, Clock& clock) {
+  if (norms_alone_) {
+    Scratch& mine = scratch_[thread];
+    for (int row = 0; row < batch_->num_rows; ++row)
+      norm_row(row, weight.data(), consumer, row, mine.normed.data(), mine.hidden);
+    return;
+  }
   for (int row = thread; row < batch_->num_rows; row += pool_.num_threads())
-    norm_row(row, weight.data(), consumer, row);
+    norm_row(row, weight.data(), consumer, row, normed_.data(), hidden_);
+  clock.meet(kNorm);
 }
 
-void Decoder::norm_row(int from, const float* weight, const PackedMatrix& consumer, int to) {
+void Decoder::norm_row(int from, const float* weight, const PackedMatrix& consumer, int to, float* normed,
+                       Activations& hidden) {
   const float* row = x_.data() + size_t(from) * shape_.hidden_size;
   if (consumer.takes_floats() || adapters_.has(from))
-    ::norm_row(row, weight, shape_.rms_norm_eps, shape_.hidden_size, normed_.data() + size_t(to) * shape_.hidden_size);
-  if (!consumer.takes_floats()) norm_quantize_row(row, weight, shape_.rms_norm_eps, hidden_, to);
+    ::norm_row(row, weight, shape_.rms_norm_eps, shape_.hidden_size, normed + size_t(to) * shape_.hidden_size);
+  if (!consumer.takes_floats()) norm_quantize_row(row, weight, shape_.rms_norm_eps, hidden, to);
+}
+
+// Groups [begin, end) of a row.
+void Decoder::quantize_groups(const float* row, const PackedMatrix& consumer, Activations& out, int index, int begin,
+                              int end) {
+  if (consumer.takes_floats()) return;
+  for (int group = begin; group < end; ++group) quantize_group(row + group * kGroup, out, index, group);
 }
 
 void Decoder::quantize(const float* rows, const PackedMatrix& consumer, Activations& out, int thread) {
@@ -194,7 +220,7 @@ void Decoder::project_qkv(int index, int thread) {
   const int q_blocks = shape_.num_heads * shape_.head_dim / kBlockRows;
   const int kv_blocks = shape_.num_kv_heads * shape_.head_dim / kBlockRows;
   const Share blocks = share(w.num_blocks(), thread);
-  matmul(w, hidden_, batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
+  matmul(w, normed(thread), batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
          [&](int block, int row, simd::Floats sixteen) {
     if (!layer.qkv_bias.empty()) sixteen = sixteen + simd::load(layer.qkv_bias.data() + block * kBlockRows);
     if (adapters_.has(row)) {
@@ -219,26 +245,39 @@ void Decoder::project_onto_rows(const PackedMatrix& w, const Activations& x, con
 }
 
 void Decoder::rotate_and_write(int index, int thread) {
-  const Layer& layer = weights_->layers[index];
-  const int head_dim = shape_.head_dim, heads = shape_.num_heads, kv_heads = shape_.num_kv_heads;
-  const float query_scale = 1.0f / std::sqrt(float(head_dim));
   for (int row = thread; row < batch_->num_rows; row += pool_.num_threads()) {
-    const int position = batch_->positions[row];
-    const float* cos = cos_.data() + size_t(position) * head_dim / 2;
-    const float* sin = sin_.data() + size_t(position) * head_dim / 2;
-    float* qkv = qkv_.data() + size_t(row) * qkv_width();
-    for (int head = 0; head < heads + kv_heads; ++head) {
-      float* x = qkv + head * head_dim;
-      const std::vector<float>& norm = head < heads ? layer.q_norm : layer.k_norm;
-      if (!norm.empty()) norm_head(x, norm.data(), shape_.rms_norm_eps, head_dim);
-      rotate(x, cos, sin, head_dim);
-      if (head < heads) scale_head(x, query_scale, head_dim);
-    }
-    const int32_t* pages = batch_->pages + batch_->page_starts[batch_->sequences[row]];
-    const float *keys = qkv + heads * head_dim, *values = keys + kv_heads * head_dim;
-    for (int head = 0; head < kv_heads; ++head)
-      kv_.write(pages[position / kPageTokens], position % kPageTokens, index, head, keys + head * head_dim,
-                values + head * head_dim);
+    rotate_queries(index, row, 0, shape_.num_heads);
+    rotate_and_write_keys(index, row, 0, shape_.num_kv_heads);
+  }
+}
+
+// Query heads [begin, end) of a row.
+void Decoder::rotate_queries(int index, int row, int begin, int end) {
+  const int head_dim = shape_.head_dim;
+  const size_t at = size_t(batch_->positions[row]) * head_dim / 2;
+  const std::vector<float>& norm = weights_->layers[index].q_norm;
+  const float query_scale = 1.0f / std::sqrt(float(head_dim));
+  for (int head = begin; head < end; ++head) {
+    float* x = qkv_.data() + size_t(row) * qkv_width() + head * head_dim;
+    if (!norm.empty()) norm_head(x, norm.data(), shape_.rms_norm_eps, head_dim);
+    rotate(x, cos_.data() + at, sin_.data() + at, head_dim);
+    scale_head(x, query_scale, head_dim);
+  }
+}
+
+// KV heads [begin, end) of a row.
+void Decoder::rotate_and_write_keys(int index, int row, int begin, int end) {
+  const int head_dim = shape_.head_dim, position = batch_->positions[row];
+  const size_t at = size_t(position) * head_dim / 2;
+  const std::vector<float>& norm = weights_->layers[index].k_norm;
+  const int32_t* pages = batch_->pages + batch_->page_starts[batch_->sequences[row]];
+  float* keys = qkv_.data() + size_t(row) * qkv_width() + shape_.num_heads * head_dim;
+  const float* values = keys + shape_.num_kv_heads * head_dim;
+  for (int head = begin; head < end; ++head) {
+    float* x = keys + head * head_dim;
+    if (!norm.empty()) norm_head(x, norm.data(), shape_.rms_norm_eps, head_dim);
+    rotate(x, cos_.data() + at, sin_.data() + at, head_dim);
+    kv_.write(pages[position / kPageTokens], position % kPageTokens, index, head, x, values + head * head_dim);
   }
 }
 
@@ -257,6 +296,10 @@ void Decoder::attend(int index, int thread) {
 // The query heads of one KV head, for rows [begin, end) of one sequence.
 void Decoder::attend(int index, int head, int begin, int end, int thread) {
   const int head_dim = shape_.head_dim, group = shape_.num_heads / shape_.num_kv_heads;
+  if (attends_alone_) {
+    rotate_queries(index, begin, head * group, (head + 1) * group);
+    rotate_and_write_keys(index, begin, head, head + 1);
+  }
   const int window = weights_->layers[index].window;
   const int32_t* pages = batch_->pages + batch_->page_starts[batch_->sequences[begin]];
   Query queries[kMaxQueries];
@@ -271,16 +314,23 @@ void Decoder::attend(int index, int head, int begin, int end, int thread) {
     ::attend(kv_, pages, index, head, queries, count, scratch_[thread].scores.data(), max_tokens_);
     count = 0;
   }
+  const int groups = group * head_dim / kGroup;
+  for (int row = begin; row < end; ++row)
+    quantize_groups(attended_.data() + size_t(row) * attended_width(), *weights_->layers[index].output, attended_q_, row,
+                    head * groups, (head + 1) * groups);
 }
 
 // SiLU(gate) × up. The packed matrix alternates: 16 rows of gate, the same 16 rows of up.
 void Decoder::gated(int index, int thread) {
   const Layer& layer = weights_->layers[index];
-  const Share blocks = share(layer.gate_up->num_blocks() / 2, thread);
-  matmul_pairs(*layer.gate_up, hidden_, batch_->num_rows, blocks.begin, blocks.end, scratch_[thread].matmul,
+  const Share groups = share(shape_.ffn_size / kGroup, thread);
+  constexpr int kBlocks = kGroup / kBlockRows;
+  matmul_pairs(*layer.gate_up, normed(thread), batch_->num_rows, kBlocks * groups.begin, kBlocks * groups.end, scratch_[thread].matmul,
                [&](int block, int row, simd::Floats gate, simd::Floats up) {
     gate = adapters_.added(gate, index, kGate, 0, row, block);
     up = adapters_.added(up, index, kGate, 1, row, block);
     simd::store(gated_.data() + size_t(row) * shape_.ffn_size + block * kBlockRows, silu(gate) * up);
   });
+  for (int row = 0; row < batch_->num_rows; ++row)
+    quantize_groups(gated_.data() + size_t(row) * shape_.ffn_size, *layer.down, gated_q_, row, groups.begin, groups.end);
 }

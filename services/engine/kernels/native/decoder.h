@@ -63,6 +63,8 @@ class Decoder {
   class Clock;
   struct Scratch {
     Buffer<float> scores;  // of attention
+    Buffer<float> normed;  // as normed_ and hidden_, where each thread makes all rows for itself
+    Activations hidden;
     MatmulScratch matmul;
   };
 
@@ -89,16 +91,21 @@ class Decoder {
 
   void embed(int thread);
   // Both make the rows what `consumer` is multiplied with: in 8 bits, or as they are.
-  void norm(const std::vector<float>& weight, const PackedMatrix& consumer, int thread);
-  void norm_row(int from, const float* weight, const PackedMatrix& consumer, int to);
+  void norm(const std::vector<float>& weight, const PackedMatrix& consumer, int thread, Clock& clock);
+  void norm_row(int from, const float* weight, const PackedMatrix& consumer, int to, float* normed, Activations& hidden);
+  // The rows that `norm` has made for this thread.
+  const Activations& normed(int thread) const { return norms_alone_ ? scratch_[thread].hidden : hidden_; }
   void quantize(const float* rows, const PackedMatrix& consumer, Activations& out, int thread);
   void project_qkv(int index, int thread);
   void project_onto_rows(const PackedMatrix& w, const Activations& x, const std::vector<float>& bias, int index,
                          Target target, int thread);
   void rotate_and_write(int index, int thread);
+  void rotate_queries(int index, int row, int begin, int end);
+  void rotate_and_write_keys(int index, int row, int begin, int end);
   void attend(int index, int thread);
   void attend(int index, int head, int begin, int end, int thread);
   void gated(int index, int thread);
+  void quantize_groups(const float* row, const PackedMatrix& consumer, Activations& out, int index, int begin, int end);
 
   struct Share { int begin, end; };
   Share share(int count, int thread) const {
@@ -106,6 +113,7 @@ class Decoder {
     return {int(int64_t(count) * thread / threads), int(int64_t(count) * (thread + 1) / threads)};
   }
   void reserve(const sm_batch& batch);
+  void choose_tasks(const sm_batch& batch);
   int qkv_width() const { return (shape_.num_heads + 2 * shape_.num_kv_heads) * shape_.head_dim; }
   int attended_width() const { return shape_.num_heads * shape_.head_dim; }
 
@@ -134,6 +142,9 @@ class Decoder {
   std::vector<Scratch> scratch_;        // by thread
   std::atomic<int64_t> read_{0};        // keeps the compiler from leaving out a read pass
   size_t max_tokens_ = 0;               // the longest sequence of the step, in whole pages
+  bool norms_alone_ = false;            // few rows: norms take less time than threads that wait for each other
+  bool attends_alone_ = false;          // no two rows are of one sequence: a head can be attended without the others
   int max_queries_ = 0;                 // that attend together: their scores stay in the second-level cache
   static constexpr size_t kScoreBytes = 256 << 10;
+  static constexpr int kFewRows = 2;
 };

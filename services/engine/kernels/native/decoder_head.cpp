@@ -82,7 +82,8 @@ void Decoder::order_samples() {
 void Decoder::head_stages(int thread, Clock& clock) {
   std::vector<float> hidden(shape_.hidden_size);
   for (int slot = thread; slot < batch_->num_samples; slot += pool_.num_threads()) {
-    norm_row(batch_->sample_rows[samples_[slot]], weights_->norm.data(), *weights_->head, slot);
+    norm_row(batch_->sample_rows[samples_[slot]], weights_->norm.data(), *weights_->head, slot, normed_.data(),
+             hidden_);
     if (slot < num_whole_) continue;
     if (weights_->head->takes_floats()) std::copy_n(hidden_.floats.row(slot), shape_.hidden_size, hidden.data());
     else hidden_.dequantize_row(slot, hidden.data());
