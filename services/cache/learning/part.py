@@ -64,6 +64,7 @@ class Learning:
             lookup,
             store.resolve,
             config.learning.prefill_timeout_s,
+            config.kv.heat_tau_s,
         )
         warmer = Warmer(prefiller, config.learning)
         self._trainer = Trainer(self._questions, guard, warmer, config.learning, self._budget_s)

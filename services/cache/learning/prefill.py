@@ -24,12 +24,15 @@ from stagemesh.runtime.channel import call_metadata
 from stagemesh.runtime.errors import Precondition, StagemeshError, from_detail, from_rpc
 from stagemesh.runtime.kv_directory import Holder
 from stagemesh.runtime.kv_keys import PAGE_TOKENS
+from stagemesh.runtime.kv_value import Horizons
 
 TOKENIZER_TIMEOUT_S = 10.0
 STORED_WAIT_S = 10.0
 """An engine stores pages after it has answered; so long they are waited for."""
 FIRST_POLL_S = 0.05
-"""Doubled each time: looking counts as a use."""
+"""Doubled each time."""
+LOOKING_COUNTS_FOR_NOTHING = 10
+"""Time constants by which a look is worth less than a use: it must not keep alive what nobody asks for."""
 
 Resolve = Callable[[str, common_pb2.ModelIdentity], Awaitable[Opened]]
 
@@ -61,12 +64,14 @@ class Prefiller:
         lookup: KvLookup,
         resolve: Resolve,
         timeout_s: float,
+        tau_s: float,
     ) -> None:
         self._tokenizer = tokenizer
         self._engine = engine
         self._lookup = lookup
         self._resolve = resolve
         self._timeout_s = timeout_s
+        self._worth = Horizons(known_s=-LOOKING_COUNTS_FOR_NOTHING * tau_s, new_s=0.0)
 
     async def model(self) -> common_pb2.ModelIdentity:
         """The identity of what an engine serves by default."""
@@ -113,7 +118,7 @@ class Prefiller:
     ) -> Prefilled:
         wanted = len(tokens) // PAGE_TOKENS * PAGE_TOKENS
         opened = await self._resolve(tenant_id, model)
-        answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder)
+        answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder, self._worth)
         if answer.lease is None:
             return Prefilled(State.FAILED, problem=answer.miss)
         if answer.lease.stored_tokens >= wanted:
@@ -155,7 +160,7 @@ class Prefiller:
         while waited_s < STORED_WAIT_S:
             await asyncio.sleep(wait_s)
             wait_s, waited_s = 2 * wait_s, waited_s + wait_s
-            answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder)
+            answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder, self._worth)
             if answer.lease is not None and answer.lease.stored_tokens >= len(tokens) // PAGE_TOKENS * PAGE_TOKENS:
                 return True
         return False

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any, cast
 
 from services.cache.keys import LEARNED_TENANTS, TenantKeys
 from services.cache.learning.config import LearningConfig
-from services.cache.learning.question import Asker, Question, Remembered, tag, unpack
+from services.cache.learning.question import TAG_BYTES, Asker, Question, Remembered, tag, unpack
 from services.cache.root import Root
 from stagemesh.runtime.redis_client import Redis
 
@@ -46,21 +47,28 @@ class QuestionStore:
         pipeline.hgetall(askers)
         scores, packed, tags = await pipeline.execute()
         now_s, tau_s = time.time(), self._config.question_tau_s
-        return [
-            Remembered(unpack(packed[key]), math.exp(min((score - now_s) / tau_s, 700.0)), tags.get(key, b""))
-            for key, score in scores
-            if key in packed
-        ]
+        found = []
+        for key, score in scores:
+            with suppress(KeyError, ValueError):  # damaged, or erased meanwhile
+                count = math.exp(min((score - now_s) / tau_s, 700.0))
+                found.append(Remembered(unpack(packed[key]), count, tags.get(key, b"")))
+        return found
 
-    async def tenants(self) -> list[str]:
-        """The last active first."""
-        found = cast("list[bytes]", await self._client.zrange(LEARNED_TENANTS, 0, -1, desc=True))
-        return [tenant.decode() for tenant in found]
+    async def tenants(self) -> list[tuple[str, float]]:
+        """The last active first, each with when something was added or erased last."""
+        found = await self._client.zrange(LEARNED_TENANTS, 0, -1, desc=True, withscores=True)
+        return [(tenant.decode(), last_s) for tenant, last_s in cast("list[tuple[bytes, float]]", found)]
 
     async def forget(self, tenant_id: str, *, session_id: str = "", user_id: str = "") -> list[bytes]:
         """Take an asker away; gives the keys of the questions that are erased with it."""
         gone = tag("user", user_id) if user_id else tag("session", session_id)
-        return cast("list[bytes]", await self._forget(keys=list(await self._keys(tenant_id)), args=[gone]))
+        heat, texts, askers = await self._keys(tenant_id)
+        asked = [key async for key, tags in self._client.hscan_iter(askers, count=BATCH) if gone in _tags(tags)]
+        erased: list[bytes] = []
+        for start in range(0, len(asked), BATCH):
+            args: list[Any] = [gone, tenant_id, time.time(), *asked[start : start + BATCH]]
+            erased += await self._forget(keys=[heat, texts, askers, LEARNED_TENANTS], args=args)
+        return erased
 
     async def _keys(self, tenant_id: str) -> tuple[bytes, bytes, bytes]:
         return TenantKeys(tenant_id, (await self._root()).epoch).questions()
@@ -68,3 +76,7 @@ class QuestionStore:
 
 def _flat(question: Question, asker: Asker) -> tuple[bytes, bytes, bytes]:
     return question.key, question.pack(), asker.tags
+
+
+def _tags(tags: bytes) -> set[bytes]:
+    return {tags[at : at + TAG_BYTES] for at in range(0, len(tags), TAG_BYTES)}

@@ -7,10 +7,11 @@ from collections import OrderedDict
 
 from services.cache.learning.config import LearningConfig
 from services.cache.learning.question_store import QuestionStore
-from services.cache.learning.warm_set import WarmSet, build_warm_set
+from services.cache.learning.topics_child import find_topics
+from services.cache.learning.warm_set import WarmSet, asked_by, choose
 from services.cache.learning.warmer import Outcome, Warmer
 from services.cache.redis_guard import RedisGuard
-from stagemesh.runtime.errors import Unavailable
+from stagemesh.runtime.errors import StagemeshError
 from stagemesh.runtime.telemetry import get_logger
 
 MAX_TENANTS = 200
@@ -30,27 +31,32 @@ class Trainer:
         self._config = config
         self._budget_s = budget_s
         self._sets: OrderedDict[str, WarmSet] = OrderedDict()
+        self._trained_at: dict[str, float] = {}
 
     def known(self, tenant_id: str) -> WarmSet:
         """As of the last training; empty before."""
         return self._sets.get(tenant_id, WarmSet())
 
     async def train(self, tenant_id: str) -> WarmSet:
-        """Raises Unavailable where the store is away."""
+        """Raises Unavailable where the store is away, Internal where topics cannot be made."""
         remembered = await self._guard.call(self._questions.all(tenant_id), self._budget_s)
-        built = await asyncio.to_thread(build_warm_set, remembered, self._config)
+        built = choose(remembered, await find_topics(asked_by(remembered)), self._config)
         self._sets[tenant_id] = built
         self._sets.move_to_end(tenant_id)
         while len(self._sets) > MAX_TENANTS:
-            self._sets.popitem(last=False)
+            gone, _ = self._sets.popitem(last=False)
+            self._trained_at.pop(gone, None)
         return built
 
     async def round(self, max_prefills: int | None) -> Outcome:
-        """Train every tenant and have what is missing computed, at most `max_prefills` beginnings in all."""
+        """Train tenants with new questions, and have what is missing computed: at most `max_prefills` in all."""
         total = Outcome()
-        for tenant_id in await self._tenants():
+        for tenant_id, last_s in await self._tenants():
             left = None if max_prefills is None else max(0, max_prefills - total.computed - total.failed)
-            questions = [entry.question for entry in (await self.train(tenant_id)).questions]
+            if self._trained_at.get(tenant_id) != last_s or tenant_id not in self._sets:
+                await self.train(tenant_id)
+                self._trained_at[tenant_id] = last_s
+            questions = [entry.question for entry in self.known(tenant_id).questions]
             total = total.plus(await self._warmer.warm_all(tenant_id, questions, left))
         return total
 
@@ -60,7 +66,7 @@ class Trainer:
         for _ in range(MAX_RETRIES):
             try:
                 outcome = await self.round(None)
-            except Unavailable as error:
+            except StagemeshError as error:
                 outcome = Outcome(failed=1, problem=error.reason)
             if not outcome.failed:
                 if outcome.total:
@@ -76,11 +82,11 @@ class Trainer:
             await asyncio.sleep(self._config.retrain_interval_s)
             try:
                 outcome = await self.round(self._config.max_prefills)
-            except Unavailable as error:
+            except StagemeshError as error:
                 log.warning("not retrained", problem=error.message)
                 continue
             if outcome.computed or outcome.failed:
                 log.info("retrained", computed=outcome.computed, failed=outcome.failed, problem=outcome.problem)
 
-    async def _tenants(self) -> list[str]:
+    async def _tenants(self) -> list[tuple[str, float]]:
         return (await self._guard.call(self._questions.tenants(), self._budget_s))[:MAX_TENANTS]

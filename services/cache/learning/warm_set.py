@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from services.cache.knowledge.analysis import query_words
 from services.cache.learning.config import LearningConfig
 from services.cache.learning.question import Question, Remembered
-from services.cache.learning.topics import Asked, Topic, Topics, build_topics
+from services.cache.learning.topics import Asked, Topic, Topics
 
 MAX_WORDS = 64
 MAX_QUESTIONS = 1_000
@@ -41,11 +41,14 @@ def _singular(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
-def build_warm_set(remembered: Sequence[Remembered], config: LearningConfig) -> WarmSet:
-    """`remembered` comes hottest first. Takes about a second for a thousand questions."""
-    topics = build_topics(
-        [Asked(words_of(entry.question.text), frozenset(entry.session_tags)) for entry in remembered[:MAX_QUESTIONS]]
-    )
+def asked_by(remembered: Sequence[Remembered]) -> list[Asked]:
+    """What topics are made from."""
+    hottest = remembered[:MAX_QUESTIONS]
+    return [Asked(words_of(entry.question.text), frozenset(entry.session_tags)) for entry in hottest]
+
+
+def choose(remembered: Sequence[Remembered], topics: Topics, config: LearningConfig) -> WarmSet:
+    """`remembered` comes hottest first."""
     shared = (entry.question for entry in remembered if entry.question.begins and entry.num_users >= config.min_users)
     chosen = [question for question, _ in zip(shared, range(config.max_prefixes), strict=False)]
     return WarmSet(topics, [WarmQuestion(question, topics.classify(words_of(question.text))) for question in chosen])

@@ -1,11 +1,12 @@
--- Takes an asker off all questions; those that nobody else asked are erased.
--- KEYS: heat, texts, askers. ARGV: 16 bytes that stand for a session or a user. Gives the keys of what is erased.
-local heat, texts, askers = unpack(KEYS)
+-- Takes an asker off some questions; those that nobody else asked are erased.
+-- KEYS: heat, texts, askers, tenants. ARGV: 16 bytes that stand for a session or a user, tenant, now_s, then
+-- the keys of the questions. Gives those of what is erased.
+local heat, texts, askers, tenants = unpack(KEYS)
 local gone, PAIR, TAG = ARGV[1], 32, 16
 local erased = {}
-local all = redis.call('HGETALL', askers)
-for i = 1, #all, 2 do
-  local key, tags, rest = all[i], all[i + 1], ''
+for i = 4, #ARGV do
+  local key, rest = ARGV[i], ''
+  local tags = redis.call('HGET', askers, key) or ''
   for at = 1, #tags, PAIR do
     local pair = string.sub(tags, at, at + PAIR - 1)
     if string.sub(pair, 1, TAG) ~= gone and string.sub(pair, TAG + 1) ~= gone then rest = rest .. pair end
@@ -19,4 +20,5 @@ for i = 1, #all, 2 do
     redis.call('HSET', askers, key, rest)
   end
 end
+if #erased > 0 then redis.call('ZADD', tenants, 'XX', ARGV[3], ARGV[2]) end
 return erased

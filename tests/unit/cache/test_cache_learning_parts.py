@@ -13,7 +13,8 @@ from services.cache.learning.observer import question_of
 from services.cache.learning.question import Asker, Question, Remembered, unpack
 from services.cache.learning.streaks import Beginnings, Streaks
 from services.cache.learning.topics import Asked, Topics, build_topics
-from services.cache.learning.warm_set import build_warm_set, words_of
+from services.cache.learning.topics_child import MAX_INLINE, find_topics, pack_questions, unpack_questions
+from services.cache.learning.warm_set import choose, words_of
 from stagemesh.api.common.v1.common_pb2 import ChatMessage
 from stagemesh.runtime.kv_keys import PAGE_TOKENS
 
@@ -61,6 +62,18 @@ def test_topics_do_not_depend_on_the_order_of_questions(found: list[Asked], shuf
     other = list(found)
     shuffled.shuffle(other)
     assert build_topics(other) == build_topics(found)
+
+
+async def test_many_questions_are_looked_at_in_a_process_of_its_own_with_the_same_result() -> None:
+    many = questions(seed=1, count=MAX_INLINE)
+    assert len(many) > MAX_INLINE
+    assert await find_topics(many) == build_topics(many)
+    assert await find_topics(many[:MAX_INLINE]) == build_topics(many[:MAX_INLINE])
+
+
+@given(st.lists(st.builds(asked, WORDS, st.integers(0, 9)), max_size=10))
+def test_questions_survive_packing(found: list[Asked]) -> None:
+    assert unpack_questions(pack_questions(found)) == found
 
 
 @given(st.lists(st.sampled_from(["a", "b", ""]), max_size=30))
@@ -126,14 +139,14 @@ def test_only_beginnings_that_several_users_asked_are_kept_ready() -> None:
         remembered("in the middle", ann, bob, begins=False),
         remembered("two sessions without users", Asker("4"), Asker("5")),
     ]
-    chosen = build_warm_set(found, LearningConfig()).questions
+    chosen = choose(found, Topics(), LearningConfig()).questions
     assert [entry.question.text for entry in chosen] == ["two users", "two sessions without users"]
 
 
 def test_no_more_is_kept_ready_than_the_bound_and_the_hottest_first() -> None:
     users = [Asker("1", "ann"), Asker("2", "bob")]
     found = [remembered(f"question {number}", *users, heat=10.0 - number) for number in range(9)]
-    chosen = build_warm_set(found, LearningConfig(max_prefixes=3)).questions
+    chosen = choose(found, Topics(), LearningConfig(max_prefixes=3)).questions
     assert [entry.question.text for entry in chosen] == ["question 0", "question 1", "question 2"]
 
 
