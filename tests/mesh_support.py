@@ -21,8 +21,14 @@ from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 
 PATIENT = {
-    "cache": {"redis_budget_ms": 1_000, "session_budget_ms": 2_000, "kv": {"lookup_budget_ms": 1_000}},
-    "gateway": {"cache_timeout_s": 2.0, "session_timeout_s": 4.0},
+    "cache": {
+        "redis_budget_ms": 1_000,
+        "session_budget_ms": 2_000,
+        "commit_budget_ms": 2_000,
+        "kv": {"lookup_budget_ms": 1_000},
+        "knowledge": {"search_budget_ms": 5_000},
+    },
+    "gateway": {"cache_timeout_s": 2.0, "session_timeout_s": 4.0, "knowledge": {"timeout_s": 8.0}},
 }
 """Budgets for machines that are busy with tests, where a call on time would otherwise depend on the scheduler."""
 
