@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group
@@ -9,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stagemesh.api.cache.v1 import cache_pb2
+from stagemesh.api.engine.v1 import engine_pb2
 
 PUBLIC = "(public)"
 """Stands for what all tenants share."""
@@ -46,8 +48,18 @@ def counts_json(counts: cache_pb2.CacheCounts) -> dict[str, Any]:
     }
 
 
-def stats_json(found: cache_pb2.StatsResponse) -> dict[str, Any]:
+def stats_json(found: cache_pb2.StatsResponse, engines: Sequence[engine_pb2.WatchLoadResponse] = ()) -> dict[str, Any]:
     return {
+        "engines": [
+            {
+                "instance": load.instance,
+                "pool_used_pages": load.used_pages,
+                "pool_pages": load.total_pages,
+                "host_pages": load.kv.host_pages,
+                "host_bytes": load.kv.host_bytes,
+            }
+            for load in engines
+        ],
         "stored_bytes": found.stored_bytes,
         "budget_bytes": found.budget_bytes,
         "kv_problem": found.kv_problem or None,
@@ -76,7 +88,7 @@ def _tenant_json(tenant: cache_pb2.TenantStats) -> dict[str, Any]:
     }
 
 
-def stats_view(found: cache_pb2.StatsResponse) -> Group:
+def stats_view(found: cache_pb2.StatsResponse, engines: Sequence[engine_pb2.WatchLoadResponse] = ()) -> Group:
     head = f"KV Redis: {_mb(found.stored_bytes)} of {_mb(found.budget_bytes)}"
     if found.kv_problem:
         head = f"KV Redis: {CAUSES.get(found.kv_problem, found.kv_problem)}"
@@ -99,7 +111,14 @@ def stats_view(found: cache_pb2.StatsResponse) -> Group:
         for cause, number in tenant.counts.misses.items():
             misses[cause] = misses.get(cause, 0) + number
     lines = [Text(f"  {number:,} × {explain_cause(cause)}") for cause, number in sorted(misses.items())]
-    return Group(Text(head), view, *([Text("Misses:"), *lines] if lines else []))
+    tiers = [
+        Text(
+            f"{load.instance}: {load.used_pages:,} of {load.total_pages:,} pages of the pool in use, "
+            f"{_mb(load.kv.host_bytes)} in host memory"
+        )
+        for load in engines
+    ]
+    return Group(Text(head), *tiers, view, *([Text("Misses:"), *lines] if lines else []))
 
 
 def session_json(session: cache_pb2.SessionHeat) -> dict[str, Any]:

@@ -78,6 +78,9 @@ def test_a_session_is_warm_after_a_restart_of_the_whole_mesh_and_on_another_engi
     assert warm["computed_tokens"] < 100
     assert "tokens stored" in second["stages"]["cache"]["detail"]
 
+    engines = json.loads(pair.command("cache", "stats", "--json").stdout)["engines"]
+    assert {engine["instance"] for engine in engines} == {"engine-1", "engine-2"}
+    assert max(engine["host_bytes"] for engine in engines) > 0
     pages = stored_pages(pair)
     third = say(pair, "s", "And the river?")
     served = second["stages"]["attend"]["instance"]

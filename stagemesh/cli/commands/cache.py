@@ -42,16 +42,18 @@ def command() -> None:
 @state_option
 @config_option
 def stats(tenant_id: str, as_json: bool, state: Path | None, config: Path | None) -> None:
-    """Hit ratios of requests, sessions and prompt tokens by tenant, what is stored, and causes of misses."""
+    """Hit ratios of requests, sessions and prompt tokens by tenant, bytes by tier, and causes of misses."""
     from stagemesh.api.cache.v1 import cache_pb2
     from stagemesh.cli import cache_view, console
+    from stagemesh.cli.client.engine_tiers import engine_loads
 
     request = cache_pb2.StatsRequest(tenant_id=tenant_id)
     found = _call(state, config, lambda stub, options: stub.Stats(request, **options))
+    engines = asyncio.run(engine_loads(state))
     if as_json:
-        console.print_json(cache_view.stats_json(found))
+        console.print_json(cache_view.stats_json(found, engines))
     else:
-        console.out.print(cache_view.stats_view(found))
+        console.out.print(cache_view.stats_view(found, engines))
 
 
 @command.command("top", epilog=EPILOG, short_help="The sessions that are used most.")
