@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from stagemesh.runtime.channel import MESH_TOKEN_KEY, dial
 from stagemesh.runtime.errors import from_rpc
 
 Metadata = tuple[tuple[str, str], ...]
+CONFIGURED_BY = frozenset({"STAGEMESH_CONFIG", "STAGEMESH_ADDRESSES__CACHE"})
+"""Any of these in the environment says where the cache service is, e.g. in a container."""
 
 
 @asynccontextmanager
@@ -40,7 +43,7 @@ def _where(state: Path | None, config: Path | None) -> tuple[str, str]:
         found = [process.address for process in record.processes if process.name.startswith("cache")]
         if found:
             return found[0], record.token
-    if config is None:
+    if config is None and not CONFIGURED_BY & os.environ.keys():
         require_mesh(where)
     mesh = read_mesh_config(config)
     return mesh.addresses.cache[0], mesh.mesh_token.get_secret_value()
