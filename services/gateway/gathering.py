@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import grpc
 
-from services.gateway import stages
+from services.gateway import metrics, stages
 from services.gateway.additions import CountedPassage, PassageLimits, Placed, place
 from services.gateway.calls import call
 from services.gateway.config import GatewayConfig
@@ -126,6 +126,9 @@ async def _search(
             return
         log.warning("no passages", knowledge=choice.name, error=str(problem))
         additions.problems.append(("without-passages", problem.reason))
+        metrics.ADDITIONS.labels("passages", "failed").inc()
+    else:
+        metrics.ADDITIONS.labels("passages", "found" if additions.found else "none").inc()
 
 
 async def _observe(additions: Additions, work: Work, peers: Peers, config: GatewayConfig) -> None:
@@ -142,6 +145,9 @@ async def _observe(additions: Additions, work: Work, peers: Peers, config: Gatew
         problem: StagemeshError = from_rpc(error)
         log.warning("no preferences", error=str(problem))
         additions.problems.append(("without-preferences", problem.reason))
+        metrics.ADDITIONS.labels("preferences", "failed").inc()
+    else:
+        metrics.ADDITIONS.labels("preferences", "found" if additions.preferences else "none").inc()
 
 
 def _new_texts(messages: Sequence[ChatMessage]) -> list[str]:

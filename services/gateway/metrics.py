@@ -32,6 +32,9 @@ WAITING = Gauge("stagemesh_requests_waiting", "Requests that wait for a slot", [
 SHADOW_EVENTS = Counter("stagemesh_shadow_events_total", "Shadow events by fate", ["fate"])
 LEDGER_LATE = Counter("stagemesh_ledger_late_finishes_total", "Outcomes written after the ledger was away", ["fate"])
 COMMITS = Counter("stagemesh_session_commits_total", "Session commits by fate", ["fate"])
+ADDITIONS = Counter(
+    "stagemesh_additions_total", "Requests that asked for passages or preferences, by what they got", ["kind", "result"]
+)
 EVENTS_LOST = Counter("stagemesh_resumable_events_lost_total", "Events of resumable requests that could not be kept")
 
 KV_TOKENS = Counter("stagemesh_kv_tokens_total", "Prompt tokens by where their KV came from", ["source"])

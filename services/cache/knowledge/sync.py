@@ -67,37 +67,38 @@ class Sync:
 
     async def _run(self, requests: Requests, token: str, work: Path) -> AsyncGenerator[knowledge_pb2.SyncResponse]:
         before, copy = await self._before()
-        (work / job.INDEX).mkdir()
-        marks: dict[int, job.Mark] = {}
-        if copy is not None:
-            await asyncio.to_thread(
-                local_files.link_known, copy.folder, copy.manifest.files, work / job.INDEX, copy.manifest.files
-            )
-            marks = await asyncio.to_thread(job.read_marks, copy.folder)
-        wanted = self._wanted(marks)
+        wanted = self._wanted(await self._link(copy, work / job.INDEX))
         yield knowledge_pb2.SyncResponse(wanted=knowledge_pb2.SyncWanted(shards=sorted(wanted)))
         number = await self._spool(requests, work / job.DOCUMENTS)
         if before is not None and copy is not None and not wanted:
             yield knowledge_pb2.SyncResponse(report=_report(before, None, 0, 0))
             return
-        task = job.Task(
+        await asyncio.to_thread(job.write_task, work, self._task(copy, wanted))
+        async with aclosing(run_builder(work)) as said:
+            async for news in said:
+                if isinstance(news, job.Built):
+                    after, num_new_bytes = await self._publish(token, before, copy, news, work / job.INDEX)
+                    yield knowledge_pb2.SyncResponse(report=_report(after, news, len(wanted), num_new_bytes))
+                else:
+                    progress = knowledge_pb2.SyncProgress(documents=news, of_documents=number)
+                    yield knowledge_pb2.SyncResponse(progress=progress)
+
+    async def _link(self, copy: Copy | None, index: Path) -> dict[int, job.Mark]:
+        """Begin with the present version's files, if there are any; gives what its syncs saw of each shard."""
+        await asyncio.to_thread(index.mkdir)
+        if copy is None:
+            return {}
+        files = copy.manifest.files
+        await asyncio.to_thread(local_files.link_known, copy.folder, files, index, files)
+        return await asyncio.to_thread(job.read_marks, index)
+
+    def _task(self, copy: Copy | None, wanted: dict[int, str]) -> job.Task:
+        return job.Task(
             create=copy is None,
             delete_missing=self._delete_missing,
             documents=copy.manifest.documents if copy else 0,
             wanted=wanted,
         )
-        await asyncio.to_thread(job.write_task, work, task)
-        built: job.Built | None = None
-        async with aclosing(run_builder(work)) as said:
-            async for news in said:
-                if isinstance(news, job.Built):
-                    built = news
-                else:
-                    progress = knowledge_pb2.SyncProgress(documents=news, of_documents=number)
-                    yield knowledge_pb2.SyncResponse(progress=progress)
-        assert built is not None
-        after, num_new_bytes = await self._publish(token, before, copy, built, work / job.INDEX)
-        yield knowledge_pb2.SyncResponse(report=_report(after, built, len(wanted), num_new_bytes))
 
     async def _before(self) -> tuple[Manifest | None, Copy | None]:
         """The base as it is; without a copy where it has to be made anew."""
