@@ -14,6 +14,7 @@ import sys
 
 TESTS = (
     "tests/unit/engine/test_engine_exponent_packing.py",
+    "tests/unit/engine/test_engine_head_screen.py",
     "tests/unit/engine/test_engine_native_adapters.py",
     "tests/unit/engine/test_engine_native_kernels.py",
     "tests/unit/engine/test_engine_native_shapes.py",

@@ -28,6 +28,10 @@ class NativeRunner:
         self._vocab_size = vocab_size
 
     @property
+    def decoder(self) -> Decoder:
+        return self._decoder
+
+    @property
     def modes(self) -> Sequence[Mode]:
         return tuple(mode for name in self._decoder.weights for mode in MODES if mode == name)
 
