@@ -8,6 +8,8 @@ import random
 import signal
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from engine_server_support import Answer, RunCall, Server, engine_server, eventually, generate, load, submit
 from kv_store_support import EPOCH, TTL_S, Store, salt_of, wire_to
@@ -79,6 +81,14 @@ async def fill(model: LoadedModel, store: Store, *prompts: list[int]) -> list[An
         answers = [await ask(server, store, f"fill-{at}", prompt) for at, prompt in enumerate(prompts)]
     restarted(model)
     return answers
+
+
+def page_of(model: LoadedModel, page: int) -> npt.NDArray[np.uint16]:
+    """[layers, KV heads, keys and values, tokens of the page, head size], as bits"""
+    assert model.page_io is not None
+    shape, out = model.page_io.shape, np.empty((1, model.page_io.page_bytes("bfloat16")), np.uint8)
+    model.page_io.export_pages([page], "bfloat16", out)
+    return out.view(np.uint16).reshape(shape.num_layers, shape.num_kv_heads, 2, PAGE, shape.head_dim)
 
 
 def same(answer: Answer, other: Answer) -> bool:
@@ -305,6 +315,22 @@ async def test_another_tenant_finds_nothing_of_the_same_prompt(model: LoadedMode
         forged = await generate(server, message("b", prompt, lease, "other"), timeout_s=120)
     assert sources(forged) == (0, 0, 0, len(prompt), "NOT_FOUND")
     assert same(first, forged)
+
+
+async def test_a_page_that_another_tenant_had_is_zeroed_before_it_is_used(
+    store: Store, default_model_files: ModelFiles
+) -> None:
+    model = load(default_model_files, kv_pool_tokens=8 * PAGE)
+    assert model.page_io is not None
+    async with engine_server(model, store.server.url, kv_store=KV) as server:
+        await generate(server, submit("a", prompt_of(17, 100), tenant_id="other", max_tokens=2), timeout_s=120)
+        page = next(iter(server.engine.core._blocks._free))  # the next that is taken
+        before = page_of(model, page)
+        await generate(server, submit("b", prompt_of(18, 5), max_tokens=2), timeout_s=120)
+    after = page_of(model, page)
+    assert before[:, :, :, 6:].any(), "it was full"
+    assert after[:, :, :, :6].any(), "it was used"
+    assert not after[:, :, :, 6:].any()
 
 
 async def test_sixty_four_sequences_store_and_restore_at_once(model: LoadedModel, store: Store) -> None:

@@ -153,6 +153,16 @@ def test_a_value_that_is_damaged_is_a_miss_and_is_replaced() -> None:
     assert kv.store.values[damaged] == value
 
 
+def test_a_value_that_is_damaged_in_host_memory_is_forgotten_and_looked_for_in_the_store() -> None:
+    kv = KvCore(16, host_bytes=100_000, values=stored_by_another())
+    kv.store.host.put(b"t", [(digest, b"damaged") for digest in list(kv.store.values)[:3]])
+    kv.core.add(leased("a", PROMPT, stored_tokens=64))
+    results = run(kv)
+    assert results.tokens["a"] == greedy_answer(PROMPT, 8)
+    assert report(results, "a") == (0, 0, 64, 6, "")
+    assert kv.counters.get("misses", "BAD_CHECKSUM") == 1
+
+
 def test_a_fault_while_loading_is_a_miss() -> None:
     kv = KvCore(16, values=stored_by_another())
     kv.port.fails = True
