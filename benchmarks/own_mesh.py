@@ -23,7 +23,7 @@ from stagemesh.api.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 
 START_TIMEOUT_S = 180
 POLL_S = 0.05
-TENANT, KEY = "dev", (("authorization", "Bearer dev"),)
+TENANT = "dev"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,11 @@ class OwnMesh:
             )
         return found
 
-    def _command(self, *arguments: str) -> None:
+    def new_tenant(self, tenant_id: str) -> str:
+        """Its API key."""
+        return self._command("tenant", "create", tenant_id).strip()
+
+    def _command(self, *arguments: str) -> str:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("STAGEMESH_")}
         command = [sys.executable, "-m", "stagemesh.cli.main", *arguments, "--state", str(self._state)]
         done = subprocess.run(
@@ -82,9 +86,12 @@ class OwnMesh:
         )
         if done.returncode:
             raise SystemExit(f"{' '.join(arguments)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
 
 
-def ask(stub: gateway_pb2_grpc.GatewayServiceStub, text: str, *, session_id: str = "", num_output: int) -> Answer:
+def ask(
+    stub: gateway_pb2_grpc.GatewayServiceStub, text: str, *, session_id: str = "", num_output: int, key: str = "dev"
+) -> Answer:
     """One user message, answered greedily in at most `num_output` tokens. Raises SystemExit for no whole answer."""
     request = gateway_pb2.InferenceRequest(
         chat=common_pb2.ChatMessages(messages=[common_pb2.ChatMessage(role="user", content=text)]),
@@ -93,7 +100,7 @@ def ask(stub: gateway_pb2_grpc.GatewayServiceStub, text: str, *, session_id: str
     )
     ttft_s, tokens, final = 0.0, list[int](), gateway_pb2.Final()
     started_s = time.perf_counter()
-    for response in stub.Generate(gateway_pb2.GenerateRequest(request=request), metadata=KEY, timeout=120):
+    for response in stub.Generate(gateway_pb2.GenerateRequest(request=request), metadata=_bearer(key), timeout=120):
         if response.event.HasField("delta") and response.event.delta.token_ids:
             ttft_s = ttft_s or time.perf_counter() - started_s
             tokens += response.event.delta.token_ids
@@ -104,6 +111,10 @@ def ask(stub: gateway_pb2_grpc.GatewayServiceStub, text: str, *, session_id: str
     said = {stage.stage: " ".join(filter(None, (stage.reason, stage.detail))) for stage in final.stages}
     details = {common_pb2.Stage.Name(stage): words for stage, words in said.items() if words}
     return Answer(1e3 * ttft_s, tuple(tokens), final.usage, final.model, details)
+
+
+def _bearer(key: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {key}"),)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:

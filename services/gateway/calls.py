@@ -12,6 +12,15 @@ from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.identity import INSTANCE_KEY, Identity, parse_identity
 from stagemesh.runtime.retry import RetryPolicy, call_with_retries
 
+REFUSALS = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.PERMISSION_DENIED,
+    }
+)
+"""What a service says of the request, not of itself."""
+
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 

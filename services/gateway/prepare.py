@@ -1,4 +1,4 @@
-"""From messages to tokens: session, template, encoding, cache lease; each with its declared fallback."""
+"""From a request to what the engine gets: session, additions, tokens, lease; each with its declared fallback."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import grpc
 
 from services.gateway import stages
-from services.gateway.calls import call
+from services.gateway.calls import REFUSALS, call
 from services.gateway.config import GatewayConfig
 from services.gateway.gathering import gather, tokenize_placed
 from services.gateway.peers import Peers
-from services.gateway.placement import Placement, choose, describe
-from services.gateway.stages import StageLog
+from services.gateway.placement import Placement
+from services.gateway.session_lease import lease_of, open_session
 from services.gateway.work import Prompt, Work
 from stagemesh.api.cache.v1 import cache_pb2
 from stagemesh.api.common.v1 import common_pb2
@@ -27,17 +27,6 @@ from stagemesh.runtime.telemetry import get_logger
 
 TOKENIZER_RETRIES = RetryPolicy(max_attempts=20, first_backoff_s=0.1, max_backoff_s=1.5)
 """About 12 s in all: a lone tokenizer that restarts is back by then."""
-CACHE_RETRIES = RetryPolicy(max_attempts=2, first_backoff_s=0.01)
-
-REFUSALS = frozenset(
-    {
-        grpc.StatusCode.INVALID_ARGUMENT,
-        grpc.StatusCode.FAILED_PRECONDITION,
-        grpc.StatusCode.PERMISSION_DENIED,
-    }
-)
-"""What a service says of the request, not of itself."""
-
 log = get_logger(__name__)
 
 
@@ -54,14 +43,14 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
     try:
         session = None
         if job.request.session_id:
-            session = await _open_session(work, model, mode, placement, peers, config)
+            session = await open_session(work, model, mode, placement, peers, config)
         additions = await gathering
         turn = job.request.chat.messages
         placed = additions.place(session.session.messages if session is not None else (), turn, config)
         prepared, placed = await tokenize_placed(
             placed, turn, work.log_stages, lambda chat: _tokenize(work, engine, session, chat, peers, config)
         )
-        lease = await _lease(work, model, session, prepared, peers, config)
+        lease = await lease_of(work, model, session, prepared, peers, config)
         additions.report(work.log_stages)
         await check
     finally:
@@ -156,119 +145,6 @@ def _with_room(error: StagemeshError, max_tokens: int, context_length: int) -> S
         return error
     message = f"{error.message}; max_tokens keeps {max_tokens:,} of the context's {context_length:,} tokens free"
     return InvalidRequest(error.reason, message, field=error.field)
-
-
-async def _open_session(
-    work: Work,
-    model: common_pb2.ModelIdentity,
-    mode: common_pb2.PrecisionMode.ValueType,
-    placement: Placement,
-    peers: Peers,
-    config: GatewayConfig,
-) -> cache_pb2.OpenSessionResponse | None:
-    """The session; its engine is chosen here, and told which stored pages will be wanted."""
-    request = cache_pb2.OpenSessionRequest(
-        tenant_id=work.job.tenant_id,
-        session_id=work.job.request.session_id,
-        user_id=work.job.request.user_id,
-        model=model,
-    )
-    try:
-        with work.log_stages.measure(stages.CACHE) as measured:
-            answer = await call(
-                peers.cache.OpenSession, request, CACHE_RETRIES, work.deadline, config.session_timeout_s
-            )
-            measured.note(answer)
-            measured.detail = _place(work, model, mode, answer.response, placement, peers)
-            return answer.response
-    except grpc.RpcError as error:
-        _go_cold(error, work.log_stages)
-        return None
-
-
-def _place(
-    work: Work,
-    model: common_pb2.ModelIdentity,
-    mode: common_pb2.PrecisionMode.ValueType,
-    opened: cache_pb2.OpenSessionResponse,
-    placement: Placement,
-    peers: Peers,
-) -> str:
-    """Choose the session's engine, and have it fetch what is stored. Gives the choice for a reader."""
-    last = peers.sessions.last(work.job.tenant_id, work.job.request.session_id)
-    links = peers.engines.serving(work.job.model, mode)
-    if not links:
-        return ""
-    link = choose(links, last)
-    placement.preferred = link.address
-    kv = opened.lease.kv
-    if kv.stored_tokens:
-        prefetch = engine_pb2.Prefetch(
-            tenant_id=work.job.tenant_id,
-            token_ids=opened.session.token_ids[: kv.stored_tokens],
-            model=model,
-            cache_salt=opened.lease.salt,
-            kv=kv,
-        )
-        link.prefetch(prefetch)
-    return f"{kv.stored_tokens:,} tokens stored; {describe(link, last)}"
-
-
-async def _lease(
-    work: Work,
-    model: common_pb2.ModelIdentity,
-    session: cache_pb2.OpenSessionResponse | None,
-    prepared: tokenizer_pb2.PrepareResponse,
-    peers: Peers,
-    config: GatewayConfig,
-) -> cache_pb2.Lease:
-    """The session's lease, or a new one. Where the session's tokens were not known before, they are looked up now; a
-    lookup that failed is not repeated."""
-    if not work.job.request.session_id:
-        return await _resolve(work, model, prepared, peers, config)
-    if session is None:
-        return cache_pb2.Lease()
-    if not session.lease.HasField("kv") and not session.lease.kv_miss:
-        found = await _resolve(work, model, prepared, peers, config)
-        if found.HasField("kv"):
-            session.lease.kv.CopyFrom(found.kv)
-        session.lease.kv_miss = found.kv_miss
-    return session.lease
-
-
-async def _resolve(
-    work: Work,
-    model: common_pb2.ModelIdentity,
-    prepared: tokenizer_pb2.PrepareResponse,
-    peers: Peers,
-    config: GatewayConfig,
-) -> cache_pb2.Lease:
-    request = cache_pb2.ResolveRequest(
-        tenant_id=work.job.tenant_id,
-        model=model,
-        token_ids=prepared.token_ids,
-        session_id=work.job.request.session_id,
-        user_id=work.job.request.user_id,
-    )
-    try:
-        with work.log_stages.measure(stages.CACHE) as measured:
-            answer = await call(peers.cache.Resolve, request, CACHE_RETRIES, work.deadline, config.cache_timeout_s)
-            measured.note(answer)
-            if not work.job.request.session_id:
-                measured.detail = f"{answer.response.lease.kv.stored_tokens:,} tokens stored"
-            return answer.response.lease
-    except grpc.RpcError as error:
-        _go_cold(error, work.log_stages)
-        return cache_pb2.Lease()
-
-
-def _go_cold(error: grpc.RpcError, log_stages: StageLog) -> None:
-    """The cache's fallback: without it a request runs cold, and says so. A request that it refuses is refused."""
-    reason = from_rpc(error)
-    if error.code() in REFUSALS:
-        raise reason from error
-    log.warning("cache away", error=str(reason))
-    log_stages.degrade(stages.CACHE, fallback="cold", reason=reason.reason)
 
 
 async def _check_constraint(work: Work, peers: Peers, config: GatewayConfig) -> None:

@@ -1,0 +1,137 @@
+"""What the cache service says before the engine works: the stored session, and a lease on pages; and who is to work."""
+
+from __future__ import annotations
+
+import grpc
+
+from services.gateway import stages
+from services.gateway.calls import REFUSALS, call
+from services.gateway.config import GatewayConfig
+from services.gateway.peers import Peers
+from services.gateway.placement import Placement, choose, describe
+from services.gateway.stages import StageLog
+from services.gateway.work import Work
+from stagemesh.api.cache.v1 import cache_pb2
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.engine.v1 import engine_pb2
+from stagemesh.api.tokenizer.v1 import tokenizer_pb2
+from stagemesh.runtime.errors import from_rpc
+from stagemesh.runtime.retry import RetryPolicy
+from stagemesh.runtime.telemetry import get_logger
+
+CACHE_RETRIES = RetryPolicy(max_attempts=2, first_backoff_s=0.01)
+
+log = get_logger(__name__)
+
+
+async def open_session(
+    work: Work,
+    model: common_pb2.ModelIdentity,
+    mode: common_pb2.PrecisionMode.ValueType,
+    placement: Placement,
+    peers: Peers,
+    config: GatewayConfig,
+) -> cache_pb2.OpenSessionResponse | None:
+    """The session; its engine is chosen here, and told which stored pages will be wanted."""
+    request = cache_pb2.OpenSessionRequest(
+        tenant_id=work.job.tenant_id,
+        session_id=work.job.request.session_id,
+        user_id=work.job.request.user_id,
+        model=model,
+    )
+    try:
+        with work.log_stages.measure(stages.CACHE) as measured:
+            answer = await call(
+                peers.cache.OpenSession, request, CACHE_RETRIES, work.deadline, config.session_timeout_s
+            )
+            measured.note(answer)
+            measured.detail = _place(work, model, mode, answer.response, placement, peers)
+            return answer.response
+    except grpc.RpcError as error:
+        _go_cold(error, work.log_stages)
+        return None
+
+
+def _place(
+    work: Work,
+    model: common_pb2.ModelIdentity,
+    mode: common_pb2.PrecisionMode.ValueType,
+    opened: cache_pb2.OpenSessionResponse,
+    placement: Placement,
+    peers: Peers,
+) -> str:
+    """Choose the session's engine, and have it fetch what is stored. Gives the choice for a reader."""
+    last = peers.sessions.last(work.job.tenant_id, work.job.request.session_id)
+    links = peers.engines.serving(work.job.model, mode)
+    if not links:
+        return ""
+    link = choose(links, last)
+    placement.preferred = link.address
+    kv = opened.lease.kv
+    if kv.stored_tokens:
+        prefetch = engine_pb2.Prefetch(
+            tenant_id=work.job.tenant_id,
+            token_ids=opened.session.token_ids[: kv.stored_tokens],
+            model=model,
+            cache_salt=opened.lease.salt,
+            kv=kv,
+        )
+        link.prefetch(prefetch)
+    return f"{kv.stored_tokens:,} tokens stored; {describe(link, last)}"
+
+
+async def lease_of(
+    work: Work,
+    model: common_pb2.ModelIdentity,
+    session: cache_pb2.OpenSessionResponse | None,
+    prepared: tokenizer_pb2.PrepareResponse,
+    peers: Peers,
+    config: GatewayConfig,
+) -> cache_pb2.Lease:
+    """The session's lease, or a new one. Where the session's tokens were not known before, they are looked up now; a
+    lookup that failed is not repeated."""
+    if not work.job.request.session_id:
+        return await _resolve(work, model, prepared, peers, config)
+    if session is None:
+        return cache_pb2.Lease()
+    if not session.lease.HasField("kv") and not session.lease.kv_miss:
+        found = await _resolve(work, model, prepared, peers, config)
+        if found.HasField("kv"):
+            session.lease.kv.CopyFrom(found.kv)
+        session.lease.kv_miss = found.kv_miss
+    return session.lease
+
+
+async def _resolve(
+    work: Work,
+    model: common_pb2.ModelIdentity,
+    prepared: tokenizer_pb2.PrepareResponse,
+    peers: Peers,
+    config: GatewayConfig,
+) -> cache_pb2.Lease:
+    request = cache_pb2.ResolveRequest(
+        tenant_id=work.job.tenant_id,
+        model=model,
+        token_ids=prepared.token_ids,
+        session_id=work.job.request.session_id,
+        user_id=work.job.request.user_id,
+    )
+    try:
+        with work.log_stages.measure(stages.CACHE) as measured:
+            answer = await call(peers.cache.Resolve, request, CACHE_RETRIES, work.deadline, config.cache_timeout_s)
+            measured.note(answer)
+            if not work.job.request.session_id:
+                measured.detail = f"{answer.response.lease.kv.stored_tokens:,} tokens stored"
+            return answer.response.lease
+    except grpc.RpcError as error:
+        _go_cold(error, work.log_stages)
+        return cache_pb2.Lease()
+
+
+def _go_cold(error: grpc.RpcError, log_stages: StageLog) -> None:
+    """The cache's fallback: without it a request runs cold, and says so. A request that it refuses is refused."""
+    reason = from_rpc(error)
+    if error.code() in REFUSALS:
+        raise reason from error
+    log.warning("cache away", error=str(reason))
+    log_stages.degrade(stages.CACHE, fallback="cold", reason=reason.reason)
