@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,10 +103,12 @@ class Stubs:
 
 
 @contextlib.asynccontextmanager
-async def learning_cache(ledger: Valkey, store: Valkey, address: str, **learning: Any) -> AsyncIterator[Stubs]:
+async def learning_cache(
+    ledger: Valkey, store: Valkey, address: str, *, engines: Sequence[str] = (), **learning: Any
+) -> AsyncIterator[Stubs]:
     config = CacheConfig(
         kv=KvConfig(lookup_budget_ms=5_000.0), learning=LearningConfig(**{"ready_wait_s": 30.0, **learning}), **PATIENT
     )
-    service = CacheService(ledger.url, config, kv_url=store.url, tokenizer=[address], engines=[address])
+    service = CacheService(ledger.url, config, kv_url=store.url, tokenizer=[address], engines=engines or [address])
     async with serving(service) as channel:
         yield Stubs(cache_pb2_grpc.CacheServiceStub(channel), learning_pb2_grpc.LearningServiceStub(channel))

@@ -203,6 +203,12 @@ async def test_an_engine_that_is_away_is_named_in_the_report(ledger: Valkey, sto
     assert (report.computed, report.failed, report.problem) == (0, 2, "UNAVAILABLE")
 
 
+async def test_an_engine_that_is_away_is_passed_over(ledger: Valkey, store: Valkey, address: str) -> None:
+    async with learning_cache(ledger, store, address, engines=["127.0.0.1:1", address]) as stubs:
+        report = await stubs.warm(*LOG)
+    assert (report.computed, report.failed) == (2, 0)
+
+
 async def test_a_question_is_erased_with_the_last_user_who_asked_it_and_its_pages_too(stubs: Stubs) -> None:
     await stubs.warm(*LOG)
     for user in ("ann", "bob", "fay", "gil"):

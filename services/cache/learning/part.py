@@ -30,6 +30,9 @@ from stagemesh.runtime.telemetry import get_logger
 
 SERVICE_NAME = learning_pb2.DESCRIPTOR.services_by_name["LearningService"].full_name
 
+NOWHERE = ("127.0.0.1:1",)
+"""Where peers are dialled that are not configured: nothing answers there."""
+
 log = get_logger(__name__)
 
 
@@ -56,11 +59,12 @@ class Learning:
         self._budget_s = config.redis_timeout_ms / 1000
         self._erasure = erasure
         self._expectation = expectation
-        self._channels = [dial(addresses) for addresses in (tokenizer or ("127.0.0.1:1",), engines or ("127.0.0.1:1",))]
+        # One by one: they may serve different models, and a prefix is for one of them.
+        self._channels = [dial(tokenizer or NOWHERE), *(dial((address,)) for address in engines or NOWHERE)]
         self._questions = QuestionStore(client, config.learning, store.root)
         prefiller = Prefiller(
             TokenizerServiceStub(self._channels[0]),
-            EngineServiceStub(self._channels[1]),
+            [EngineServiceStub(channel) for channel in self._channels[1:]],
             lookup,
             store.resolve,
             config.learning.prefill_timeout_s,

@@ -26,7 +26,7 @@ from stagemesh.runtime.kv_directory import Holder
 from stagemesh.runtime.kv_keys import PAGE_TOKENS
 from stagemesh.runtime.kv_value import Horizons
 
-TOKENIZER_TIMEOUT_S = 10.0
+DESCRIBE_TIMEOUT_S, TOKENIZER_TIMEOUT_S = 5.0, 10.0
 STORED_WAIT_S = 10.0
 """An engine stores pages after it has answered; so long they are waited for."""
 FIRST_POLL_S = 0.05
@@ -60,32 +60,35 @@ class Prefiller:
     def __init__(
         self,
         tokenizer: tokenizer_pb2_grpc.TokenizerServiceStub,
-        engine: engine_pb2_grpc.EngineServiceStub,
+        engines: Sequence[engine_pb2_grpc.EngineServiceStub],
         lookup: KvLookup,
         resolve: Resolve,
         timeout_s: float,
         tau_s: float,
     ) -> None:
         self._tokenizer = tokenizer
-        self._engine = engine
+        self._engines = engines
+        self._engine = engines[0]
         self._lookup = lookup
         self._resolve = resolve
         self._timeout_s = timeout_s
         self._worth = Horizons(known_s=-LOOKING_COUNTS_FOR_NOTHING * tau_s, new_s=0.0)
 
     async def model(self) -> common_pb2.ModelIdentity:
-        """The identity of what an engine serves by default."""
-        try:
-            answer = await self._engine.Describe(
-                engine_pb2.DescribeRequest(), timeout=self._timeout_s, metadata=call_metadata()
-            )
-        except grpc.RpcError as error:
-            raise from_rpc(error) from error
-        identity = common_pb2.ModelIdentity()
-        identity.CopyFrom(answer.model)
-        if answer.modes:
-            identity.precision = answer.modes[0].precision
-        return identity
+        """The identity of what the first engine that answers serves by default; it computes from now on."""
+        problem: StagemeshError | None = None
+        for engine in self._engines:
+            try:
+                answer = await engine.Describe(
+                    engine_pb2.DescribeRequest(), timeout=DESCRIBE_TIMEOUT_S, metadata=call_metadata()
+                )
+            except grpc.RpcError as error:
+                problem = problem or from_rpc(error)
+                continue
+            self._engine = engine
+            return _identity(answer)
+        assert problem is not None
+        raise problem
 
     async def tokens(self, model: common_pb2.ModelIdentity, question: Question) -> list[int]:
         """The prompt that begins with this question, as the gateway would have it made."""
@@ -164,3 +167,12 @@ class Prefiller:
             if answer.lease is not None and answer.lease.stored_tokens >= len(tokens) // PAGE_TOKENS * PAGE_TOKENS:
                 return True
         return False
+
+
+def _identity(engine: engine_pb2.DescribeResponse) -> common_pb2.ModelIdentity:
+    """Of the engine's default mode."""
+    identity = common_pb2.ModelIdentity()
+    identity.CopyFrom(engine.model)
+    if engine.modes:
+        identity.precision = engine.modes[0].precision
+    return identity
