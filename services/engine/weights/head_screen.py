@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,9 @@ log = get_logger(__name__)
 VERSION = 2
 """Of the text and of what is made of it."""
 PAGE_TOKENS = 16
-MAX_TOKENS = 1024
+MAX_PASSAGE_TOKENS = 256
 NUM_SKIPPED = 4
-"""The first tokens of a text have states unlike all others."""
+"""The first tokens of a passage have states unlike all others."""
 NUM_SAMPLED_ROWS = 2048
 """Of the head, to learn how large its columns are."""
 LEAST = 1e-3
@@ -45,18 +46,26 @@ def screen_heads(decoder: Decoder, files: ModelFiles, config: TransformerConfig)
         directions = _read(path, decoder.shape.hidden_size)
         if directions is None:
             tokens = load_tokenizer(files).build().encode(TEXT, add_special_tokens=False).ids
-            directions = find_directions(hidden_states(decoder, tokens, config.vocab_size), head)
+            states = hidden_states(decoder, tokens, config.vocab_size)
+            if not len(states):  # the context is shorter than what is skipped
+                return
+            directions = find_directions(states, head)
             _keep(path, directions)
         decoder.screen_head(weights, config.vocab_size, directions[:-1], directions[-1])
 
 
-def hidden_states(decoder: Decoder, tokens: list[int], vocab_size: int) -> Floats:
-    """What the head is multiplied with after each of `tokens`: [n, hidden]."""
-    room = min(MAX_TOKENS, decoder.num_positions, (decoder.shape.num_pages - 1) * PAGE_TOKENS)
-    token_ids = np.array([token for token in tokens if token < vocab_size][:room], dtype=np.int32)
-    num_tokens, num_pages = len(token_ids), -(-len(token_ids) // PAGE_TOKENS)
+def hidden_states(decoder: Decoder, tokens: Sequence[int], vocab_size: int) -> Floats:
+    """What the head is multiplied with after each of `tokens`, in passages that the pool has room for: [n, hidden]."""
+    room = min(MAX_PASSAGE_TOKENS, decoder.num_positions, (decoder.shape.num_pages - 1) * PAGE_TOKENS)
+    known = [token for token in tokens if token < vocab_size]
+    passages = [known[start : start + room] for start in range(0, len(known), room)]
+    return np.concatenate([_states_of(decoder, passage)[NUM_SKIPPED:] for passage in passages])
+
+
+def _states_of(decoder: Decoder, tokens: Sequence[int]) -> Floats:
+    num_tokens, num_pages = len(tokens), -(-len(tokens) // PAGE_TOKENS)
     batch = Batch(
-        token_ids=token_ids,
+        token_ids=np.array(tokens, dtype=np.int32),
         positions=np.arange(num_tokens, dtype=np.int32),
         sequences=np.zeros(num_tokens, dtype=np.int32),
         page_starts=np.zeros(1, dtype=np.int32),
@@ -68,9 +77,9 @@ def hidden_states(decoder: Decoder, tokens: list[int], vocab_size: int) -> Float
     for layer in range(decoder.shape.num_layers):
         x = stages.attend(layer, batch, stages.norm("attention", layer, x), x)
         x = stages.mlp(layer, batch, stages.norm("ffn", layer, x), x)
-    for page in batch.pages.tolist():
+    for page in range(1, num_pages + 1):
         decoder.zero_page(page)
-    return stages.norm("final", 0, x)[NUM_SKIPPED:]
+    return stages.norm("final", 0, x)
 
 
 def find_directions(states: Floats, head: Matrix) -> Floats:

@@ -19,7 +19,7 @@ from services.engine.kernels.native.library import OUT_OF_REACH, SCREEN_LEAD, Ba
 from services.engine.noise import gumbel
 from services.engine.sampling_params import SamplingParams
 from services.engine.scheduler import WorkItem
-from services.engine.weights.head_screen import find_directions, screen_heads
+from services.engine.weights.head_screen import find_directions, hidden_states, screen_heads
 from stagemesh.models.model_config import load_model_config
 from stagemesh.models.store import ModelFiles
 from stagemesh.models.tokenizer_file import load_tokenizer
@@ -143,6 +143,21 @@ def test_directions_are_kept_on_disk_and_found_anew_when_damaged(
     basis, scale = np.load(path)[:-1], np.load(path)[-1]
     np.testing.assert_allclose(basis @ basis.T, np.eye(SCREEN_LEAD), atol=1e-6)
     assert (scale > 0).all()
+
+
+def test_a_small_pool_looks_at_the_whole_text(tmp_path: Path, default_model_files: ModelFiles) -> None:
+    decoder = tiny("llama-q8_0-mha", tmp_path, default_model_files.cache_dir)
+    few = (decoder.shape.num_pages - 1) * 16
+    tokens = [3 + number % 150 for number in range(5 * few)]
+    states = hidden_states(decoder, tokens, VOCAB)
+    assert len(states) > 4 * few
+    np.testing.assert_array_equal(
+        decoder.step(prompt_batch([[7, 8]]), None), fresh_logits(tmp_path, default_model_files)
+    )
+
+
+def fresh_logits(tmp_path: Path, files: ModelFiles) -> Floats:
+    return tiny("llama-q8_0-mha", tmp_path / "fresh", files.cache_dir).step(prompt_batch([[7, 8]]), None)
 
 
 PLAIN = SamplingParams(temperature=0.0)
