@@ -121,7 +121,7 @@ class BlockManager:
     def commit(self, table: PageTable, tokens: Sequence[int], num_computed: int) -> None:
         """Make the full pages of tokens[:num_computed] known for reuse."""
         num_full = num_computed // PAGE_SIZE
-        if table.num_known >= num_full or not table.owner.salt:
+        if table.num_known >= num_full or not table.owner.salt or table.is_forgotten:
             return
         digests = table.digests(tokens, num_full)
         for index in range(table.num_known, num_full):
@@ -131,7 +131,7 @@ class BlockManager:
 
     def adopt(self, table: PageTable, pages: Sequence[KnownPage]) -> None:
         """Make the pages after the table's known ones known for reuse, under names that somebody else has prepared."""
-        for known in pages:
+        for known in pages if not table.is_forgotten else ():
             assert known.page == table.pages[table.num_known], "a page of another place"
             if known.digest not in self._by_digest:
                 self._enter(known)

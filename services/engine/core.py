@@ -120,6 +120,9 @@ class EngineCore:
 
     def forget(self, tenant_id: str) -> None:
         """Keep nothing of a tenant for reuse. What its running sequences hold ends with them."""
+        for sequence in self._sequences.values():
+            if sequence.owner.tenant_id == tenant_id:
+                sequence.table.is_forgotten = True
         if self.stored is not None:
             self.stored.saves.forget_tenant(tenant_id)
         self._blocks.forget_tenant(tenant_id)

@@ -45,6 +45,8 @@ class PageTable:
         self.owner = owner
         self.pages: array[int] = array("i")
         self.num_known = 0
+        self.is_forgotten = False
+        """Its pages become known no more: the tenant has had everything erased."""
         self._num_public = public.num_pages if public is not None and public.salt else 0
         self._public = (
             Owner("", public.salt, owner.precision, owner.epoch) if public is not None and self._num_public else owner

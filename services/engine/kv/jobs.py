@@ -45,6 +45,8 @@ class LoadJob:
     """On the monotonic clock; what has been loaded by then counts."""
     prefill_page_s: float
     """What computing a page takes; infinite where that is unknown."""
+    num_erasures: int = 0
+    """Of the page source, when the job was handed over."""
     is_cancelled: bool = False
     """Set by the step loop: nothing more need be loaded."""
 
@@ -99,6 +101,8 @@ class SaveJob:
     """They are about to be taken for something else in the pool."""
     replaces: bool = False
     """What the KV Redis holds under these names is known to be of no use."""
+    num_erasures: int = 0
+    """Of the page source, when the job was handed over."""
     num_written: int = 0
     """Pages that the KV Redis has taken."""
     is_lost: bool = False
@@ -116,6 +120,8 @@ class PrefetchJob:
     table: PageTable
     tokens: Seq[int]
     kv: SequenceKv
+    num_erasures: int = 0
+    """Of the page source, when the job was handed over."""
 
     @property
     def num_pages(self) -> int:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from services.engine.block_manager import KnownPage
@@ -72,7 +73,7 @@ class Loader:
             if len(self._prefetches) >= MAX_PREFETCHES:
                 self._counters.add("prefetch_dropped", MissCause.QUEUE_FULL)
                 return
-            self._prefetches.append(job)
+            self._prefetches.append(replace(job, num_erasures=self.source.num_erasures))
             self._changed.notify()
 
     def close(self, timeout_s: float) -> bool:
@@ -114,13 +115,13 @@ class Loader:
         finally:
             job.seconds = time.monotonic() - started_s
             self._done(job)
-            self._keep()  # the sequence need not wait for that
+            self._keep(job.num_erasures)  # the sequence need not wait for that
 
-    def _keep(self) -> None:
+    def _keep(self, num_erasures: int) -> None:
         """Put what came from the KV Redis into host memory."""
         try:
             for pages, values in self._to_keep:
-                self.source.keep(pages, values)
+                self.source.keep(pages, values, num_erasures)
         except Exception:
             log.exception("keeping pages in host memory failed")
         finally:
@@ -203,7 +204,7 @@ class Loader:
             spaces = [job.kv.space_of(page.owner) for page in asked]
             values = self.source.far(spaces, [page.digest for page in asked], PREFETCH_PATIENCE_S) if asked else []
             values = list(takewhile(lambda value: len(value) == self._port.value_bytes, values))
-            self.source.keep(asked[: len(values)], values)
+            self.source.keep(asked[: len(values)], values, job.num_erasures)
             self._counters.add("prefetched_pages", "", len(values))
             if len(values) < len(asked):
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -21,6 +22,8 @@ class PageSource:
 
     def __init__(self, host: HostTier, link: StoreLink | None, counters: Counters) -> None:
         self.host = host
+        self._erasing = threading.Lock()
+        self.num_erasures = 0
         self._link = link
         self._counters = counters
 
@@ -42,8 +45,13 @@ class PageSource:
                 break
         return values
 
-    def keep(self, pages: Sequence[KnownPage], values: Sequence[Value]) -> None:
-        """Put values into host memory."""
+    def keep(self, pages: Sequence[KnownPage], values: Sequence[Value], num_erasures: int) -> None:
+        """Put values into host memory, unless somebody has had something erased since there were `num_erasures`."""
+        with self._erasing:
+            if self.num_erasures == num_erasures:
+                self._put(pages, values)
+
+    def _put(self, pages: Sequence[KnownPage], values: Sequence[Value]) -> None:
         for space, start, end in _runs([page.owner for page in pages]):
             pairs = zip(pages[start:end], values[start:end], strict=True)
             self.host.put(space, [(page.digest, value) for page, value in pairs])
@@ -53,8 +61,10 @@ class PageSource:
         self.host.forget(page.owner.tenant_id.encode(), [page.digest])
 
     def forget_tenant(self, tenant_id: str) -> None:
-        """Drop all that host memory holds of a tenant."""
-        self.host.forget(tenant_id.encode())
+        """Drop all that host memory holds of a tenant; what is on its way there does not arrive."""
+        with self._erasing:
+            self.num_erasures += 1
+            self.host.forget(tenant_id.encode())
 
     def obstacle(self) -> MissCause | None:
         """Why the KV Redis would not be asked now."""

@@ -189,6 +189,7 @@ class Restores:
             to_zero=frozenset(self._blocks.take_pages_to_zero(sequence.table.pages[first:end])),
             latest_s=time.monotonic() + self._max_load_s,
             prefill_page_s=self._prefill_page_s(),
+            num_erasures=self._loader.source.num_erasures,
         )
         self._digests.update(job.digests())
         self._jobs[sequence] = job

@@ -104,7 +104,7 @@ class Saver:
             self._done(job)
         values = [value for value in takewhile(lambda value: value is not None, exported) if value is not None]
         self._counters.add("saves_dropped", MissCause.NOT_FINITE, len(exported) - len(values))
-        self._source.keep(job.pages[: len(values)], values)
+        self._source.keep(job.pages[: len(values)], values, job.num_erasures)
         if job.lease.ttl_s and self._link is not None:
             self._store(self._link, job, values)
 
@@ -123,6 +123,8 @@ class Saver:
             job.num_written = len(written)
             self._counters.add("saved_pages", "", published.entered)
             self._counters.add("saved_bytes", "", sum(page.num_bytes for page in pages))
+            if published.refusal == "FORGOTTEN":  # what was written is to be erased at once, not by its TTL
+                client.delete(*(value_name(space, page.digest) for space, page in zip(job.spaces, pages, strict=False)))
             job.is_lost = bool(published.refusal)
             self._counters.add("saves_dropped", published.refusal, len(pages) * job.is_lost)
             if len(written) < len(replies):

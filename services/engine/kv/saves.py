@@ -69,7 +69,7 @@ class Saves:
     def save(self, sequence: EngineSequence) -> None:
         """Have the pages of a sequence that ended well copied to the KV Redis, or else to host memory, if they are not
         there yet."""
-        if not sequence.owner.salt or not sequence.table.num_known:
+        if not sequence.owner.salt or not sequence.table.num_known or sequence.table.is_forgotten:
             return
         pages = self._blocks.known_pages(sequence.table, sequence.tokens)
         if self._has_store and sequence.kv.may_store():
@@ -125,6 +125,7 @@ class Saves:
     def _push(self, job: SaveJob) -> bool:
         if self._num_pages + job.num_pages > self._max_pages:
             return False
+        job.num_erasures = self._source.num_erasures
         self._blocks.hold(known.page for known in job.pages)
         self._jobs.add(job)
         self._num_pages += job.num_pages

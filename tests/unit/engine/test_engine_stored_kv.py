@@ -381,6 +381,35 @@ def test_answers_are_right_and_no_page_is_lost_whatever_is_loaded_stored_cancell
     kv.store.host.check_integrity()
 
 
+def test_what_runs_while_its_tenant_is_erased_leaves_nothing_behind() -> None:
+    kv = KvCore(32, host_bytes=100_000)
+    kv.store.values = dict(stored := stored_by_another())
+    kv.core.add(leased("runs", [7] * 70, max_tokens=20))
+    kv.core.add(leased("loads", PROMPT, stored_tokens=64))
+    for _ in range(6):
+        kv.core.step()
+    kv.core.forget("t")
+    results = run(kv)
+    assert results.tokens["loads"] == greedy_answer(PROMPT, 8)
+    assert results.ending("runs").reason == common_pb2.FINISH_REASON_LENGTH
+    assert kv.store.host.stats().num_pages == 0
+    assert kv.store.values == stored, "nothing was added to what the cache service erases"
+    for prompt in (PROMPT, [7] * 70):
+        kv.core.add(leased("again", prompt))
+        assert report(run(kv), "again")[0] == 0
+
+
+def test_what_was_copied_before_an_erasure_does_not_arrive_after_it() -> None:
+    kv = KvCore(32, host_bytes=100_000)
+    kv.core.add(leased("a", PROMPT, ttl_s=0))
+    run(kv, saves=False)
+    job = kv.saver._jobs[0]
+    values = kv.port.export_pages(job.pages)
+    kv.core.forget("t")
+    kv.store.keep(job.pages, [value for value in values if value is not None], job.num_erasures)
+    assert kv.store.host.stats().num_pages == 0
+
+
 def test_a_loader_that_does_not_come_back_holds_up_nobody_for_ever() -> None:
     kv = KvCore(16, values=stored_by_another(), max_load_s=-10.0)
     kv.core.add(leased("a", PROMPT, stored_tokens=64))
