@@ -106,6 +106,7 @@ class KvLookup:
             expires_unix_us=expires_us,
             ttl_s=self._config.kv.ttl_s,
             horizon_s=horizon_s,
+            tau_s=self._config.kv.heat_tau_s,
         )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
@@ -30,6 +31,19 @@ def limits(**fields: Any) -> KvLimits:
     )
 
 
+class Record(NamedTuple):
+    """What the directory notes of a page."""
+
+    num_bytes: float
+    horizon_s: float
+    cost_s: float
+
+
+def records(client: redis.Redis, space: bytes) -> dict[bytes, Record]:
+    pages: Any = client.hgetall(space + b"pages")
+    return {name: Record(*struct.unpack_from("<3d", packed)) for name, packed in pages.items()}
+
+
 @dataclass(frozen=True)
 class Bench:
     """One client of each kind on the same server."""
@@ -49,8 +63,8 @@ class Bench:
             self.sync.set(value_name(space, digest(name)), b"x" * num_bytes, ex=60)
         return [PublishedPage(digest(name), num_bytes) for name in names]
 
-    def store(self, lease: KvLease, names: Sequence[object], num_bytes: int = 1_000) -> Published:
-        return publish(self.sync, lease, self.write(lease.namespace, names, num_bytes))
+    def store(self, lease: KvLease, names: Sequence[object], num_bytes: int = 1_000, **fields: Any) -> Published:
+        return publish(self.sync, lease, self.write(lease.namespace, names, num_bytes), **fields)
 
     async def found(self, lease: KvLease, names: Sequence[object], **fields: Any) -> int:
         digests = [digest(name) for name in names]
@@ -65,6 +79,10 @@ class Bench:
     def scores(self, space: bytes) -> dict[bytes, float]:
         order: Any = self.sync.zrange(space + b"order", 0, -1, withscores=True)
         return dict(order)
+
+    def costs(self, space: bytes) -> dict[bytes, float]:
+        """The cost terms of all pages, in seconds."""
+        return {name: record.cost_s for name, record in records(self.sync, space).items()}
 
     def ends_s(self, key: bytes) -> int:
         """When a key's time is over, Unix seconds."""

@@ -18,6 +18,7 @@ from stagemesh.runtime.redis_client import connect
 
 EPOCH = 3
 TTL_S = 600
+TAU_S = 600.0
 
 
 def salt_of(tenant_id: str) -> bytes:
@@ -39,7 +40,7 @@ class Store:
             await KvDirectory(client).set_limits(
                 KvLimits(
                     epoch=EPOCH,
-                    tau_s=600.0,
+                    tau_s=TAU_S,
                     **{"total_bytes": 1 << 30, "tenant_bytes": 1 << 30, "pinned_bytes": 1 << 28, **limits},
                 )
             )
@@ -74,6 +75,7 @@ class Store:
             expires_unix_us=int((time.time() + TTL_S) * 1e6),
             stored_tokens=found.pages * PAGE_TOKENS,
             ttl_s=TTL_S,
+            tau_s=TAU_S,
         )
 
 

@@ -125,6 +125,7 @@ async def test_stored_pages_of_a_prompt_are_promised_again_up_to_the_first_diffe
 ) -> None:
     lease = await resolve(stub)
     assert (lease.kv.stored_tokens, lease.kv_miss) == (0, "NEVER_STORED")
+    assert lease.kv.tau_s == KvConfig().heat_tau_s, "for the cost of what is stored under it"
     assert store_pages(store, lease) == ""
     again = await resolve(stub)
     assert (again.kv.stored_tokens, again.kv_miss) == (5 * PAGE_TOKENS, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import signal
@@ -12,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from engine_server_support import Answer, RunCall, Server, engine_server, eventually, generate, load, submit
-from kv_store_support import EPOCH, TTL_S, Store, salt_of, wire_to
+from kv_directory_support import records
+from kv_store_support import EPOCH, TAU_S, TTL_S, Store, salt_of, wire_to
 from quality_support import Valkey, running_valkey
 
 from services.engine.engine import LoadedModel
@@ -22,6 +24,7 @@ from stagemesh.api.common.v1.common_pb2 import KvLease
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.models.store import ModelFiles
 from stagemesh.runtime.kv_keys import namespace
+from stagemesh.runtime.kv_value.worth import MAX_COST_RATIO
 
 KV = {"always_load": True, "max_load_ms": 60_000.0}
 """Whether loading pays is a matter of time, which these tests leave out."""
@@ -118,6 +121,19 @@ async def test_after_a_restart_the_answer_from_stored_pages_is_the_computed_one(
     assert sources(again) == (15 * PAGE, 0, 0, 5, "")
     assert same(restored, computed)
     assert same(again, computed)
+
+
+async def test_a_chain_is_stored_with_what_its_pages_cost_and_none_is_dearer_than_the_one_before(
+    model: LoadedModel, store: Store
+) -> None:
+    prompt = prompt_of(4, 40 * PAGE)
+    await fill(model, store, prompt)
+    with store.client() as client:
+        noted = records(client, namespace("tenant", EPOCH))
+    costs = [noted[digest].cost_s for digest in store.digests(prompt)]
+    assert costs[0] != 0.0
+    assert abs(costs[0]) < TAU_S * math.log(MAX_COST_RATIO), "a page of this model is within the bounds"
+    assert costs == sorted(costs, reverse=True)
 
 
 async def test_the_next_turn_begins_where_the_last_answer_ended(model: LoadedModel, store: Store) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import struct
 import time
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from kv_directory_support import ONE_PAGE, TTL_S, Bench, bench, digest, limits
@@ -11,6 +14,7 @@ from quality_support import Valkey, running_valkey
 
 from stagemesh.runtime.kv_directory import Holder, PublishedPage, publish
 from stagemesh.runtime.kv_keys import namespace, value_name
+from stagemesh.runtime.kv_value import cost_s
 
 A, B = Holder(session_id="a", user_id="u"), Holder(session_id="b", user_id="u")
 
@@ -100,6 +104,55 @@ async def test_of_pages_worth_the_same_the_end_of_a_chain_goes_first(server: Val
         lease.horizon_s = 1_000
         kv.store(lease, ["more"])
         assert kv.values(lease.namespace) == {digest(name) for name in (1, 2, "more")}
+
+
+@pytest.mark.parametrize("dearer", [{"page_s": 2e-4}, {"page_s": 1e-4, "num_bytes": 500}])
+async def test_of_pages_used_alike_those_stay_that_cost_more_to_compute_for_their_bytes(
+    server: Valkey, dearer: dict[str, Any]
+) -> None:
+    async with bench(server.url, tenant_bytes=4 * ONE_PAGE) as kv:
+        lease = await kv.lease("t", tau_s=100.0)
+        kv.store(lease, ["dear", "dear too"], **dearer)
+        kv.store(lease, ["cheap", "cheap too"], page_s=1e-4)
+        for names in (["dear", "dear too"], ["cheap", "cheap too"]):
+            assert await kv.found(lease, names, horizon_s=0.0) == 2
+        kv.store(lease, ["next", "and next"], page_s=1.0)
+        assert {digest("dear"), digest("dear too")} <= kv.values(lease.namespace)
+        assert digest("cheap too") not in kv.values(lease.namespace)
+
+
+async def test_a_part_of_a_chain_that_was_measured_dearer_still_goes_before_the_parts_before_it(kv: Bench) -> None:
+    lease = await kv.lease("t", tau_s=100.0)
+    kv.store(lease, [1, 2], page_s=1e-4)
+    kv.store(lease, [3, 4], page_s=1e-3, first_page=2, parent=digest(2))
+    kv.store(lease, [5], page_s=1e-5, first_page=4, parent=digest(4))
+    terms = [kv.costs(lease.namespace)[digest(name)] for name in (1, 2, 3, 4, 5)]
+    assert terms == [cost_s(1e-4, 1_000, 100.0)] * 4 + [cost_s(1e-5, 1_000, 100.0)]
+    await kv.found(lease, [1, 2, 3, 4, 5])
+    scores = kv.scores(lease.namespace)
+    assert sorted(scores, key=lambda name: -scores[name]) == [digest(name) for name in (1, 2, 3, 4, 5)]
+
+
+async def test_a_page_that_is_written_again_in_fewer_bytes_is_worth_more_by_that(kv: Bench) -> None:
+    lease = await kv.lease("t", tau_s=100.0)
+    kv.store(lease, [1, 2], page_s=1e-4)
+    before = kv.scores(lease.namespace)
+    kv.store(lease, [1, 2], page_s=1e-4, num_bytes=500)
+    for name, score in kv.scores(lease.namespace).items():
+        assert score - before[name] == pytest.approx(100.0 * math.log(2), abs=1e-3)
+
+
+async def test_pages_that_were_entered_before_there_were_costs_are_used_and_forgotten_as_before(kv: Bench) -> None:
+    lease = await kv.lease("t", holder=A)
+    kv.store(lease, [1, 2])
+    for name in (1, 2):
+        kv.sync.hset(lease.namespace + b"pages", digest(name), struct.pack("<2d", ONE_PAGE, 50.0) + A.tag)
+    before = kv.scores(lease.namespace)
+    assert await kv.found(lease, [1, 2], holder=B) == 2
+    assert all(score > before[name] + 50.0 for name, score in kv.scores(lease.namespace).items())
+    assert await kv.directory.forget_session(lease.namespace, "b", lease_ttl_s=TTL_S) == 0
+    assert await kv.directory.forget_session(lease.namespace, "a", lease_ttl_s=TTL_S) == 2
+    assert kv.costs(lease.namespace) == {}
 
 
 async def test_a_flood_of_one_tenant_leaves_the_others_their_fair_share(server: Valkey) -> None:

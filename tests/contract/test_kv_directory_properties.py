@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,18 +13,21 @@ import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from kv_directory_support import TTL_S, digest, limits
+from kv_directory_support import TTL_S, Record, digest, limits, records
 from quality_support import Valkey, running_valkey
 
 from stagemesh.api.common.v1.common_pb2 import KvLease
 from stagemesh.runtime.kv_directory import Holder, KvDirectory, PublishedPage, publish
 from stagemesh.runtime.kv_keys import namespace, value_name
+from stagemesh.runtime.kv_value import cost_s, touched
 from stagemesh.runtime.redis_client import connect
 
 TENANTS = ("a", "b", "c")
 PROTECTED = 2.0**40
 TOTAL_BYTES, TENANT_BYTES, PINNED_BYTES = 18_000, 12_000, 4_000
 SIZES = (100, 1_000, 2_000)
+TAU_S, DEPTH_STEP_S, ROUNDING_S = 100.0, 0.01, 0.005
+PAGE_SECONDS = (0.0, 1e-6, 3e-5, 1e-3)
 
 tenants = st.sampled_from(TENANTS)
 sessions = st.sampled_from(("s1", "s2", "s3"))
@@ -42,6 +46,12 @@ class Pages:
 
     scores: dict[bytes, float] = field(default_factory=dict)
     num_bytes: int = 0
+    records: dict[bytes, Record] = field(default_factory=dict)
+
+    def worth(self, name: bytes, depth: int = 0) -> float:
+        """The score, but for protection and depth."""
+        protected = PROTECTED if name not in self.evictable else 0.0
+        return self.scores[name] - protected + depth * DEPTH_STEP_S
 
     @property
     def evictable(self) -> dict[bytes, float]:
@@ -75,30 +85,61 @@ class Machine(RuleBasedStateMachine):
         budget = limits(total_bytes=TOTAL_BYTES, tenant_bytes=TENANT_BYTES, pinned_bytes=PINNED_BYTES)
         self.run(self.directory.set_limits(budget))
 
-    @rule(tenant=tenants, session=sessions, names=names, size=st.sampled_from(SIZES), horizon=st.integers(-3, 3))
-    def publish(self, tenant: str, session: str, names: list[int], size: int, horizon: int) -> None:
-        before = self.pages()
-        lease = self.lease(tenant, session, horizon_s=horizon * 1000.0)
+    @rule(
+        tenant=tenants,
+        session=sessions,
+        names=names,
+        size=st.sampled_from(SIZES),
+        horizon=st.integers(-3, 3),
+        page_s=st.sampled_from(PAGE_SECONDS),
+        parent=st.none() | st.integers(0, 12),
+    )
+    def publish(
+        self, tenant: str, session: str, names: list[int], size: int, horizon: int, page_s: float, parent: int | None
+    ) -> None:
+        before, start_s = self.pages(), self.server_s()
+        lease = self.lease(tenant, session, horizon_s=horizon * 1000.0, tau_s=TAU_S)
         for name in names:
             self.sync.set(value_name(lease.namespace, digest(name)), b"x" * size, ex=60)
-        done = publish(self.sync, lease, [PublishedPage(digest(name), size) for name in names])
+        pages = [PublishedPage(digest(name), size) for name in names]
+        name_before = b"" if parent is None else digest(parent)
+        done = publish(self.sync, lease, pages, parent=name_before, page_s=page_s)
         assert done.entered + done.known + done.missing == len(names)
         self.held.setdefault((tenant, session), set()).update(map(digest, names))
-        self.check_evictions(tenant, before, self.pages(), {digest(name) for name in names})
+        after = self.pages()
+        self.check_evictions(tenant, before, after, {digest(name) for name in names})
+        costs = self.expected_costs(before[tenant], pages, name_before, cost_s(page_s, size, TAU_S))
+        for depth, page in enumerate(pages):
+            if page.digest not in after[tenant].scores:
+                continue
+            assert after[tenant].records[page.digest].cost_s == costs[depth]
+            worth_s = after[tenant].worth(page.digest, depth) - costs[depth]
+            if old := before[tenant].records.get(page.digest):
+                assert abs(worth_s - before[tenant].worth(page.digest, depth) + old.cost_s) < ROUNDING_S
+            else:
+                assert start_s - ROUNDING_S <= worth_s - lease.horizon_s <= self.server_s() + ROUNDING_S
 
-    @rule(tenant=tenants, session=sessions, names=names)
-    def use(self, tenant: str, session: str, names: list[int]) -> None:
+    @rule(tenant=tenants, session=sessions, names=names, horizon=st.none() | st.integers(-3, 3))
+    def use(self, tenant: str, session: str, names: list[int], horizon: int | None) -> None:
         space, digests = namespace(tenant, 1), [digest(name) for name in names]
-        known = self.pages()[tenant].scores
+        before, start_s = self.pages()[tenant], self.server_s()
+        known = before.scores
         expected = next((i for i, name in enumerate(digests) if name not in known), len(digests))
         gone = next(
             (i for i, name in enumerate(digests) if not self.sync.exists(value_name(space, name))), len(digests)
         )
-        found = self.run(self.directory.lookup(space, digests, ttl_s=TTL_S, holder=Holder(session_id=session)))
+        horizon_s = None if horizon is None else horizon * TAU_S
+        holder = Holder(session_id=session)
+        found = self.run(self.directory.lookup(space, digests, ttl_s=TTL_S, holder=holder, horizon_s=horizon_s))
         assert found.pages == min(expected, gone)
         self.held.setdefault((tenant, session), set()).update(digests[: found.pages])
-        after = self.pages()[tenant].scores
-        assert all(after[name] > known[name] for name in digests[: found.pages])
+        after, end_s = self.pages()[tenant], self.server_s()
+        for depth, name in enumerate(digests[: found.pages]):
+            noted = before.records[name]
+            use_s = (noted.horizon_s if horizon_s is None else horizon_s) + noted.cost_s
+            low, high = (touched(before.worth(name, depth), now_s, use_s, TAU_S) for now_s in (start_s, end_s))
+            assert low - ROUNDING_S <= after.worth(name, depth) <= high + ROUNDING_S
+            assert after.records[name] == noted
 
     @rule(tenant=tenants, names=names)
     def pin(self, tenant: str, names: list[int]) -> None:
@@ -148,6 +189,21 @@ class Machine(RuleBasedStateMachine):
     def every_key_has_a_ttl(self) -> None:
         assert [key for key in self.sync.scan_iter() if self.sync.ttl(key) == -1] == []
 
+    def expected_costs(self, before: Pages, pages: list[PublishedPage], parent: bytes, term_s: float) -> list[float]:
+        """Each page keeps its cost unless its size changes, and none is dearer than the one before it."""
+        highest = before.records[parent].cost_s if parent in before.records else math.inf
+        costs: list[float] = []
+        for page in pages:
+            old = before.records.get(page.digest)
+            kept = old is not None and old.num_bytes == footprint(page.num_bytes)
+            highest = min(old.cost_s if old and kept else term_s, highest)
+            costs.append(highest)
+        return costs
+
+    def server_s(self) -> float:
+        seconds, microseconds = self.sync.time()  # type: ignore[misc]  # redis-py types sync and async alike
+        return float(seconds + microseconds / 1e6)
+
     def check_evictions(
         self, publisher: str, before: dict[str, Pages], after: dict[str, Pages], published: set[bytes]
     ) -> None:
@@ -176,7 +232,7 @@ class Machine(RuleBasedStateMachine):
             space = namespace(tenant, 1)
             order: Any = self.sync.zrange(space + b"order", 0, -1, withscores=True)
             used: Any = self.sync.zscore("stagemesh:kv:{all}:spaces", space)
-            found[tenant] = Pages(dict(order), int(used or 0))
+            found[tenant] = Pages(dict(order), int(used or 0), records(self.sync, space))
         return found
 
     def run(self, operation: Any) -> Any:

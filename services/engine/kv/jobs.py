@@ -97,6 +97,8 @@ class SaveJob:
     lease: KvLease = field(default_factory=KvLease)
     first_page: int = 0
     """Where the first page stands in its chain."""
+    page_s: float = 0.0
+    """What computing a page takes; 0 where that is unknown."""
     is_spill: bool = False
     """They are about to be taken for something else in the pool."""
     replaces: bool = False

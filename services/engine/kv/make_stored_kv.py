@@ -72,6 +72,7 @@ def make_stored_kv(
         saver,
         source,
         counters,
+        prefill_token_s,
         page_bytes=port.value_bytes,
         queue_bytes=config.queue_bytes,
         has_store=bool(kv_url),

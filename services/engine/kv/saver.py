@@ -119,7 +119,14 @@ class Saver:
                 PublishedPage(known.digest, len(value), public=space != job.lease.namespace)
                 for known, value, space in zip(job.pages, values, job.spaces, strict=False)
             ][: len(written)]
-            published = publish(client, job.lease, pages, first_page=job.first_page)
+            published = publish(
+                client,
+                job.lease,
+                pages,
+                first_page=job.first_page,
+                parent=job.pages[0].parent,
+                page_s=job.page_s,
+            )
             job.num_written = len(written)
             self._counters.add("saved_pages", "", published.entered)
             self._counters.add("saved_bytes", "", sum(page.num_bytes for page in pages))

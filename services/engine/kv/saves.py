@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from services.engine.block_manager import BlockManager, KnownPage
+from services.engine.block_manager import PAGE_SIZE, BlockManager, KnownPage
 from services.engine.kv.counters import Counters
 from services.engine.kv.jobs import SaveJob
 from services.engine.kv.miss_cause import MissCause
@@ -19,6 +19,8 @@ JOB_PAGES = 16
 """Pages of a job: as many are copied before the next is looked at."""
 RECENT_S = 60.0
 MAX_RECENT = 65_536
+COST_SMOOTHING = 0.05
+"""Slow, since what pages are worth is to tell models and machines apart, not a busy minute from a quiet one."""
 
 
 class SaveQueue(Protocol):
@@ -40,12 +42,16 @@ class Saves:
         saver: SaveQueue,
         source: PageSource,
         counters: Counters,
+        prefill_token_s: Callable[[], float],
         *,
         page_bytes: int,
         queue_bytes: int,
         has_store: bool,
     ) -> None:
+        """`prefill_token_s`: what computing a token takes; 0 where that is unknown."""
         self._blocks, self._saver, self._source, self._counters = blocks, saver, source, counters
+        self._prefill_token_s = prefill_token_s
+        self._page_s = 0.0
         self._max_pages = queue_bytes // page_bytes
         self._has_store = has_store
         self._jobs: set[SaveJob] = set()
@@ -110,17 +116,31 @@ class Saves:
 
     def _hand_over(self, sequence: EngineSequence, pages: Sequence[KnownPage], first: int, *, stores: bool) -> None:
         lease = sequence.kv.lease if stores else KvLease()
+        page_s = self._measured_page_s()
         for start in range(first, len(pages), JOB_PAGES):
             chunk = pages[start : start + JOB_PAGES]
             if stores and not sequence.kv.replaces and all(self._is_recent(known.digest) for known in chunk):
                 continue
             spaces = [sequence.kv.space_of(known.owner) if stores else b"" for known in chunk]
-            job = SaveJob(pages=chunk, spaces=spaces, lease=lease, first_page=start, replaces=sequence.kv.replaces)
+            job = SaveJob(
+                pages=chunk,
+                spaces=spaces,
+                lease=lease,
+                first_page=start,
+                page_s=page_s,
+                replaces=sequence.kv.replaces,
+            )
             if not self._push(job):
                 self._counters.add("saves_dropped", MissCause.QUEUE_FULL, len(pages) - start)
                 return
             if stores:
                 self._remember(job)
+
+    def _measured_page_s(self) -> float:
+        """What computing a page takes, as the mean over the last twenty or so sequences; 0 where that is unknown."""
+        page_s = PAGE_SIZE * self._prefill_token_s()
+        self._page_s += (COST_SMOOTHING if self._page_s else 1.0) * (page_s - self._page_s)
+        return self._page_s
 
     def _push(self, job: SaveJob) -> bool:
         if self._num_pages + job.num_pages > self._max_pages:

@@ -6,9 +6,9 @@ The KV Redis is one server, not a cluster: a script may look at several tenants.
 | key | type | what |
 |---|---|---|
 | `NS v:DIGEST` | string | the bytes of a page; unpublished ones have a short TTL and are counted nowhere |
-| `NS order` | sorted set | published pages by worth: last use + horizon, in seconds; pinned ones 2^40 above |
+| `NS order` | sorted set | published pages by worth: last use + horizon + cost, in seconds; pinned ones 2^40 above |
 | `NS expiry` | sorted set | published pages by the end of their value's TTL |
-| `NS pages` | hash | footprint in bytes, horizon, and the tags of the last four holders of each page |
+| `NS pages` | hash | footprint in bytes, horizon, cost, and the tags of the last four holders of each page |
 | `NS pins` | sorted set | protected pages by the end of their protection |
 | `NS sums` | hash | bytes that are pinned; pages published, evicted, expired, vanished, forgotten so far |
 | `NS held:TAG` | set | pages that a session (or a user without one) has stored or used |

@@ -10,6 +10,7 @@ import redis
 
 from stagemesh.api.common.v1.common_pb2 import KvLease
 from stagemesh.runtime.kv_directory.layout import script
+from stagemesh.runtime.kv_value import cost_s
 
 MAX_PAGES_PER_CALL = 128
 """One script call blocks the server for about a millisecond at most."""
@@ -43,8 +44,20 @@ class Published:
     evicted_bytes: int = 0
 
 
-def publish(client: redis.Redis, lease: KvLease, pages: Sequence[PublishedPage], *, first_page: int = 0) -> Published:
+def publish(
+    client: redis.Redis,
+    lease: KvLease,
+    pages: Sequence[PublishedPage],
+    *,
+    first_page: int = 0,
+    parent: bytes = b"",
+    page_s: float = 0.0,
+) -> Published:
     """Enter the pages of one sequence, in order, of which the first is number `first_page` of its chain.
+
+    `parent` is the digest of the page before it, and `page_s` what computing one page takes; 0 where that is unknown.
+    Dearer pages are worth more (`kv_value.cost_s`), but none counts as dearer than the page before it in the same
+    scope: without that one it is of no use, so of a chain the end goes first, whatever was measured when.
 
     Atomic for 128 pages at a time, and idempotent: a page is entered and counted once. `client` must give replies as
     bytes. Raises redis-py's errors; then the values end by their short TTL, unless the call is repeated.
@@ -52,12 +65,15 @@ def publish(client: redis.Redis, lease: KvLease, pages: Sequence[PublishedPage],
     if not lease.ttl_s:
         return Published(refusal="NO_LEASE" if pages else "")
     call = client.register_script(script("publish"))
+    parents = [parent, *(page.digest for page in pages)]
     total = Published()
     for start, run in _runs(pages):
         space = lease.public_namespace if run[0].public else lease.namespace
         head: list[Any] = [lease.namespace, lease.lease_id, str(lease.epoch), space, lease.ttl_s, lease.horizon_s]
         flat = [value for page in run for value in (page.digest, page.num_bytes)]
-        reply = cast("list[Any]", call(args=[*head, int(run[0].public), first_page + start, *flat]))
+        cost = cost_s(page_s, sum(page.num_bytes for page in run) / len(run), lease.tau_s)
+        place: list[Any] = [int(run[0].public), first_page + start, cost, parents[start]]
+        reply = cast("list[Any]", call(args=[*head, *place, *flat]))
         total = _sum(total, Published(reply[0].decode(), *map(int, reply[1:])))
         if total.refusal:
             break

@@ -8,7 +8,7 @@ from __future__ import annotations
 from stagemesh.runtime.kv_value.learner import Horizons, LearnerLimits, ReturnLearner
 from stagemesh.runtime.kv_value.returns import Gaps
 from stagemesh.runtime.kv_value.visit import Region, Visit, features
-from stagemesh.runtime.kv_value.worth import horizon_s, recompute_factor, touched
+from stagemesh.runtime.kv_value.worth import cost_s, horizon_s, touched
 
 __all__ = [
     "Gaps",
@@ -17,8 +17,8 @@ __all__ = [
     "Region",
     "ReturnLearner",
     "Visit",
+    "cost_s",
     "features",
     "horizon_s",
-    "recompute_factor",
     "touched",
 ]

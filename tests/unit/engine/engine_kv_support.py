@@ -177,6 +177,7 @@ class KvCore:
             self.saver,
             self.store,
             self.counters,
+            lambda: self.prefill_token_s,
             page_bytes=VALUE_BYTES,
             queue_bytes=self.queue_pages * VALUE_BYTES,
             has_store=True,

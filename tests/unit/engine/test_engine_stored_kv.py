@@ -258,6 +258,20 @@ def test_pages_that_are_stored_already_or_on_their_way_are_not_stored_again() ->
     assert kv.saves.num_pages == 4
 
 
+def test_pages_are_stored_with_what_they_cost_and_one_slow_minute_changes_that_little() -> None:
+    kv = KvCore(16, prefill_token_s=1e-3)
+    seconds = []
+    for at, token_s in enumerate((1e-3, 1e-3, 4e-3)):
+        kv.prefill_token_s = token_s
+        kv.core.add(leased(f"{at}", [at + 1] * 40))
+        run(kv, saves=False)
+        (job,) = kv.saver.take_back()
+        seconds.append(job.page_s)
+        kv.core.copied(job)
+    assert seconds[:2] == pytest.approx([0.016, 0.016])
+    assert 0.016 < seconds[2] < 0.02
+
+
 def test_what_the_store_did_not_take_is_stored_the_next_time() -> None:
     kv = KvCore(32)
     kv.saver.is_down = True

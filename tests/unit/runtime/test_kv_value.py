@@ -16,12 +16,13 @@ from stagemesh.runtime.kv_value import (
     Region,
     ReturnLearner,
     Visit,
+    cost_s,
     features,
     horizon_s,
-    recompute_factor,
     touched,
 )
 from stagemesh.runtime.kv_value.visit import PRIOR
+from stagemesh.runtime.kv_value.worth import MAX_COST_RATIO, REFERENCE_S_PER_BYTE
 
 CHANCES = st.floats(0.0, 1.0)
 SECONDS = st.floats(0.0, 1e9)
@@ -42,9 +43,21 @@ def visits(draw: st.DrawFn) -> Visit:
     )
 
 
-@given(CHANCES, TAUS, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
-def test_every_horizon_is_finite(chance: float, tau_s: float, recompute: float, num_bytes: float) -> None:
-    assert math.isfinite(horizon_s(chance, tau_s, recompute=recompute, num_bytes=num_bytes))
+@given(CHANCES, TAUS)
+def test_every_horizon_is_finite(chance: float, tau_s: float) -> None:
+    assert math.isfinite(horizon_s(chance, tau_s))
+
+
+@given(st.floats(), st.floats(), TAUS)
+def test_every_cost_is_finite_and_bounded_whatever_was_measured(page_s: float, num_bytes: float, tau_s: float) -> None:
+    assert abs(cost_s(page_s, num_bytes, tau_s)) <= tau_s * math.log(MAX_COST_RATIO) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("unknown", [(0.0, 1e5, 60.0), (0.01, 0.0, 60.0), (0.01, 1e5, 0.0)])
+def test_a_page_whose_cost_is_unknown_counts_as_an_ordinary_one(unknown: tuple[float, float, float]) -> None:
+    page_s, num_bytes, tau_s = unknown
+    assert cost_s(page_s, num_bytes, tau_s) == 0.0
+    assert cost_s(REFERENCE_S_PER_BYTE * 1e5, 1e5, 60.0) == pytest.approx(0.0, abs=1e-9)
 
 
 @given(CHANCES, CHANCES, TAUS)
@@ -53,10 +66,21 @@ def test_a_page_more_likely_to_return_is_worth_no_less(one: float, other: float,
     assert horizon_s(low, tau_s) <= horizon_s(high, tau_s)
 
 
-@given(CHANCES, TAUS, st.floats(1.1, 100))
-def test_cost_of_computing_raises_worth_and_size_lowers_it(chance: float, tau_s: float, factor: float) -> None:
-    plain = horizon_s(chance, tau_s)
-    assert horizon_s(chance, tau_s, recompute=factor) > plain > horizon_s(chance, tau_s, num_bytes=factor)
+@given(TAUS, st.floats(1.1, 100), st.floats(1e4, 1e7))
+def test_cost_of_computing_raises_worth_and_size_lowers_it(tau_s: float, factor: float, num_bytes: float) -> None:
+    page_s = REFERENCE_S_PER_BYTE * num_bytes
+    plain = cost_s(page_s, num_bytes, tau_s)
+    assert cost_s(factor * page_s, num_bytes, tau_s) > plain > cost_s(page_s, factor * num_bytes, tau_s)
+
+
+@given(*[st.tuples(st.floats(0.01, 0.99), st.floats(1e-3, 0.1), st.floats(1e5, 1e6))] * 2, SECONDS, TAUS)
+def test_pages_are_ordered_by_chance_times_cost_over_bytes_(
+    one: tuple[float, float, float], other: tuple[float, float, float], used_s: float, tau_s: float
+) -> None:
+    scores = [used_s + horizon_s(chance, tau_s) + cost_s(page_s, size, tau_s) for chance, page_s, size in (one, other)]
+    values = [chance * page_s / size for chance, page_s, size in (one, other)]
+    apart_s = tau_s * math.log(values[0] / values[1])
+    assert scores[0] - scores[1] == pytest.approx(apart_s, rel=1e-6, abs=1e-5)
 
 
 @given(SECONDS, SECONDS, HORIZONS, TAUS)
@@ -76,12 +100,6 @@ def test_the_score_is_the_logarithm_of_a_decaying_sum_over_all_uses(
     exponents = [(at_s + horizon - later_s) / tau_s for at_s, horizon in uses]
     expected = max(exponents) + math.log(sum(math.exp(value - max(exponents)) for value in exponents))
     assert (score_s - later_s) / tau_s == pytest.approx(expected, rel=1e-6, abs=1e-6)
-
-
-@given(st.integers(0, 10**6), st.integers(0, 10**6))
-def test_a_page_deep_in_a_prompt_costs_no_less_to_compute(one: int, other: int) -> None:
-    low, high = sorted((one, other))
-    assert 1.0 <= recompute_factor(low, 4_000.0) <= recompute_factor(high, 4_000.0) <= 16.0
 
 
 @given(visits(), st.sampled_from(Region))

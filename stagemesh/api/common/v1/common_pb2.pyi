@@ -513,6 +513,7 @@ class KvLease(_message.Message):
     PUBLIC_NAMESPACE_FIELD_NUMBER: _builtins.int
     TTL_S_FIELD_NUMBER: _builtins.int
     HORIZON_S_FIELD_NUMBER: _builtins.int
+    TAU_S_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.str
     namespace: _builtins.bytes
     """Begins the names of this tenant's pages in the KV Redis."""
@@ -528,6 +529,10 @@ class KvLease(_message.Message):
     """How long pages live that are stored under this lease; 0: none may be stored."""
     horizon_s: _builtins.float
     """New pages are worth as much as pages whose last use lies this far in the future (services/cache/README.md)."""
+    tau_s: _builtins.float
+    """Time constant with which worth fades. An engine that knows what its pages cost to compute lets dearer ones stay
+    longer by tau_s · ln(seconds / bytes / reference); 0: all cost the same.
+    """
     def __init__(
         self,
         *,
@@ -541,10 +546,11 @@ class KvLease(_message.Message):
         public_namespace: _builtins.bytes = ...,
         ttl_s: _builtins.int = ...,
         horizon_s: _builtins.float = ...,
+        tau_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "expires_unix_us", b"expires_unix_us", "horizon_s", b"horizon_s", "lease_id", b"lease_id", "namespace", b"namespace", "public_namespace", b"public_namespace", "public_salt", b"public_salt", "public_tokens", b"public_tokens", "stored_tokens", b"stored_tokens", "ttl_s", b"ttl_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "expires_unix_us", b"expires_unix_us", "horizon_s", b"horizon_s", "lease_id", b"lease_id", "namespace", b"namespace", "public_namespace", b"public_namespace", "public_salt", b"public_salt", "public_tokens", b"public_tokens", "stored_tokens", b"stored_tokens", "tau_s", b"tau_s", "ttl_s", b"ttl_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -36,16 +36,23 @@ local function keep_index(space, ttl_s)
   keep(BYTES, ttl_s + INDEX_SLACK_S)
 end
 
--- Bytes and worth of a page and the tags of its last holders; nothing if the directory does not know it.
+-- Bytes, worth and cost of a page, and the tags of its last holders.
+local function unpack_page(packed)
+  local bytes, worth = struct.unpack('<dd', packed)
+  if #packed % TAG_BYTES == 0 then return bytes, worth, 0, string.sub(packed, 17) end -- entered before there were costs
+  local cost = struct.unpack('<d', packed, 17)
+  return bytes, worth, cost, string.sub(packed, 25)
+end
+
+-- The same; nothing if the directory does not know the page.
 local function read_page(space, digest)
   local packed = redis.call('HGET', space .. 'pages', digest)
   if not packed then return nil end
-  local bytes, worth = struct.unpack('<dd', packed)
-  return bytes, worth, string.sub(packed, 17)
+  return unpack_page(packed)
 end
 
-local function write_page(space, digest, bytes, worth, tags)
-  redis.call('HSET', space .. 'pages', digest, struct.pack('<dd', bytes, worth) .. tags)
+local function write_page(space, digest, bytes, worth, cost, tags)
+  redis.call('HSET', space .. 'pages', digest, struct.pack('<ddd', bytes, worth, cost) .. tags)
 end
 
 local function used(space) return tonumber(redis.call('ZSCORE', SPACES, space) or 0) end

@@ -11,7 +11,7 @@ local function holds(tag, digest) return tag ~= holder and redis.call('SISMEMBER
 
 local pages, erased = 0, 0
 for _, digest in ipairs(redis.call('SPOP', held, max)) do
-  local bytes, worth, tags = read_page(space, digest)
+  local bytes, worth, cost, tags = read_page(space, digest)
   if bytes then
     local others = ''
     for at = 1, #tags, TAG_BYTES do
@@ -21,7 +21,7 @@ for _, digest in ipairs(redis.call('SPOP', held, max)) do
     if others == '' then
       pages, erased = pages + 1, erased + drop(space, digest, 'forgotten')
     else
-      write_page(space, digest, bytes, worth, others)
+      write_page(space, digest, bytes, worth, cost, others)
     end
   end
 end

@@ -36,10 +36,9 @@ end
 local function hold(space, digests, packed, known)
   for i = 1, known do
     if string.sub(packed[i], -TAG_BYTES) ~= holder then
-      local bytes, worth = struct.unpack('<dd', packed[i])
-      local tags = string.sub(packed[i], 17)
+      local bytes, worth, cost, tags = unpack_page(packed[i])
       local more = with_tag(tags, holder)
-      if more ~= tags then write_page(space, digests[i], bytes, worth, more) end
+      if more ~= tags then write_page(space, digests[i], bytes, worth, cost, more) end
     end
   end
   if redis.call('SCARD', home .. 'held:' .. holder) < MAX_HELD then
@@ -83,9 +82,9 @@ local function touch(space, from, to, first_depth, keeps)
   if known == 0 then return 0, vanished end
   local scores, order = redis.call('ZMSCORE', space .. 'order', unpack(digests, 1, known)), {}
   for i = 1, known do
-    local worth = horizon_s
-    if not worth then worth = struct.unpack('<d', string.sub(packed[i], 9)) end
-    order[2 * i - 1], order[2 * i] = touched(tonumber(scores[i] or now), worth, first_depth + i - 1), digests[i]
+    local _, worth, cost = unpack_page(packed[i])
+    local use = (horizon_s or worth) + cost
+    order[2 * i - 1], order[2 * i] = touched(tonumber(scores[i] or now), use, first_depth + i - 1), digests[i]
   end
   redis.call('ZADD', space .. 'order', unpack(order))
   renew(space, digests, known)
