@@ -7,7 +7,7 @@ import json
 import jsonschema_rs
 import numpy as np
 import pytest
-from engine_server_support import RunCall, engine_server, generate, load, submit
+from engine_server_support import RunCall, engine_server, eventually, generate, load, submit
 from tokenizers import Tokenizer
 
 from services.engine.engine import LoadedModel
@@ -109,7 +109,7 @@ async def test_32_streams_with_half_cancelled_leak_nothing_and_equal_single_runs
         await call.read_until_finished()
         assert server.engine.registry.num_live == 0
         server.engine.core.check_integrity()
-        assert server.engine.core.load().used_pages == 0
+        await eventually(lambda: server.engine.core.load().used_pages == 0)  # some are still copied to host memory
         for number in range(32):
             answer = call.answers[f"s{number}"]
             assert answer.reason == ("LENGTH" if number % 2 == 0 else answer.reason)
