@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from services.cache.config import CacheConfig
 from services.cache.kv_lookup import chain
 from services.cache.public_prefixes import PublicPrefixes
 from services.cache.redis_guard import RedisGuard
-from services.cache.session import Opened
+from services.cache.resolving import Resolve
 from stagemesh.api.common.v1.common_pb2 import KvLease, ModelIdentity
 from stagemesh.runtime.kv_directory import KvDirectory
 from stagemesh.runtime.kv_keys import PAGE_TOKENS, namespace
@@ -23,7 +23,7 @@ class KvProtection:
         guard: RedisGuard,
         config: CacheConfig,
         prefixes: PublicPrefixes,
-        resolve: Callable[[str, ModelIdentity], Awaitable[Opened]],
+        resolve: Resolve,
     ) -> None:
         self._directory = directory
         self._guard = guard

@@ -13,7 +13,7 @@ import grpc
 from stagemesh.api.common.v1.common_pb2 import ChatMessage, ChatMessages, ModelIdentity
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2, tokenizer_pb2_grpc
 from stagemesh.runtime.channel import call_metadata
-from stagemesh.runtime.errors import from_rpc
+from stagemesh.runtime.errors import Precondition, StagemeshError, from_rpc
 from stagemesh.runtime.kv_keys import PAGE_TOKENS
 from stagemesh.runtime.telemetry import get_logger
 
@@ -79,8 +79,9 @@ class PublicPrefixes:
     async def _learn(self, model: ModelIdentity, learned: _Learned) -> None:
         try:
             found = [await self._tokens(model, text) for text in self._texts]
-        except grpc.RpcError as error:
-            log.warning("public prefixes not learned", model=model.model, error=str(from_rpc(error)))
+        except (grpc.RpcError, StagemeshError) as error:
+            problem = from_rpc(error) if isinstance(error, grpc.RpcError) else error
+            log.warning("public prefixes not learned", model=model.model, error=str(problem))
             return
         learned.prefixes = found
         log.info("public prefixes learned", model=model.model, tokens=[len(tokens) for tokens in found])
@@ -93,8 +94,7 @@ class PublicPrefixes:
             request = tokenizer_pb2.PrepareRequest(model=model.model, chat=ChatMessages(messages=messages))
             answer = await self._tokenizer.Prepare(request, timeout=CALL_TIMEOUT_S, metadata=call_metadata())
             if answer.tokenizer_hash != model.tokenizer_hash:
-                log.warning("public prefix has no tokens: the tokenizer is another one", model=model.model)
-                return []
+                raise Precondition("MODEL_MISMATCH", "tokenizer and engine serve different models")
             prompts.append(list(answer.token_ids))
         return prompts[0][: common_pages(*prompts) * PAGE_TOKENS]
 

@@ -23,6 +23,7 @@ from services.cache.preferences.store import PreferenceStore
 from services.cache.public_prefixes import PublicPrefixes
 from services.cache.redis_guard import SESSION_STORE, RedisGuard, Words
 from services.cache.reports import Reports
+from services.cache.resolving import guarded_resolve
 from services.cache.servicer import CacheServicer
 from services.cache.session_store import SessionStore
 from services.cache.usage_log import UsageLog
@@ -102,13 +103,15 @@ class CacheService:
         erasure = KvErasure(directory, self._kv_guard, config, store.root)
         preferences = PreferenceStore(self._client, config.preferences)
         self._preferences = PreferenceServicer(preferences, self._guard, config)
-        protection = KvProtection(directory, self._kv_guard, config, self._prefixes, store.resolve)
+        resolve = guarded_resolve(store, self._guard, config.redis_timeout_ms / 1000)
+        protection = KvProtection(directory, self._kv_guard, config, self._prefixes, resolve)
         expectation = Expectation(config.kv.heat_tau_s)
         self._learning = Learning(
             self._client,
             self._guard,
             config,
-            store,
+            store.root,
+            resolve,
             lookup,
             protection,
             erasure,

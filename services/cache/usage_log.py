@@ -25,6 +25,7 @@ class UsageLog:
         self._budget_s = budget_s
         self._waiting: deque[tuple[str, CacheUse]] = deque()
         self._added = asyncio.Event()
+        self._flushing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.num_dropped = 0
         """Records that were not written: too many waited, or the store was away."""
@@ -40,7 +41,11 @@ class UsageLog:
         self._added.set()
 
     async def flush(self) -> None:
-        """Write what waits; what cannot be written is dropped and counted."""
+        """Write what waits, and wait for what is on its way; what cannot be written is dropped and counted."""
+        async with self._flushing:
+            await self._flush()
+
+    async def _flush(self) -> None:
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(MAX_AT_ONCE, len(self._waiting)))]
             try:

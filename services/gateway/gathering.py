@@ -84,7 +84,11 @@ async def gather(work: Work, peers: Peers, config: GatewayConfig) -> Additions:
     choice = choose_base(work, config)
     if choice is not None:
         additions.knowledge = choice.name
-        parts.append(_search(additions, choice, work, peers, config))
+        search = _search(additions, choice, work, peers, config)
+        if choice.asked:
+            await search  # alone: what the user of a refused request says must not be counted
+        else:
+            parts.append(search)
     if config.preferences and work.job.request.user_id:
         parts.append(_observe(additions, work, peers, config))
     await asyncio.gather(*parts)

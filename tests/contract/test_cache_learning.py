@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from learning_support import MODEL, TENANT, Engine, Stubs, learning_cache, peers, tokens_of
@@ -218,6 +219,37 @@ async def test_a_question_is_erased_with_the_last_user_who_asked_it_and_its_page
     assert await stored(stubs, ROUTER) > 0
     report = await stubs.warm()
     assert (report.already, report.computed) == (1, 0)
+
+
+async def test_forgetting_again_erases_the_pages_that_a_store_kept_when_it_was_away(
+    ledger: Valkey, store: Valkey, address: str
+) -> None:
+    async with learning_cache(ledger, store, address, min_users=1) as stubs:
+        await stubs.warm(dialogue("eve", SECRET))
+        assert await stored(stubs, SECRET) > 0
+        forget = cache_pb2.ForgetRequest(tenant_id=TENANT, user_id="eve")
+        with store.client() as client:
+            client.execute_command("ACL", "SETUSER", "default", "-evalsha")
+            try:
+                async with refusal() as refused:
+                    await stubs.cache.Forget(forget)
+            finally:
+                client.execute_command("ACL", "SETUSER", "default", "+evalsha")
+        assert refused.error.reason == "CACHE_STORE_UNAVAILABLE"
+        assert await stored(stubs, SECRET) > 0
+        await stubs.cache.Forget(forget)
+        assert await stored(stubs, SECRET) == 0
+
+
+async def test_protecting_pages_while_the_ledger_is_away_says_so(store: Valkey, address: str, tmp_path: Path) -> None:
+    with running_valkey(tmp_path) as ledger:
+        async with learning_cache(ledger, store, address) as stubs:
+            ledger.kill()
+            async with refusal() as refused:
+                await stubs.learning.Pin(
+                    learning_pb2.PinRequest(tenant_id=TENANT, model=MODEL, token_ids=range(64), ttl_s=60)
+                )
+    assert refused.error.reason == "CACHE_STORE_UNAVAILABLE"
 
 
 async def test_stored_pages_can_be_protected_and_released(stubs: Stubs) -> None:

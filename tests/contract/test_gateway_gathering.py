@@ -139,7 +139,8 @@ async def test_a_base_that_the_request_names_must_exist(services: tuple[Services
     servicer, connected = services
     servicer.error = NotFound("KNOWLEDGE_NOT_FOUND", "none")
     with pytest.raises(NotFound):
-        await gather(work_for(knowledge="faq"), connected, CONFIG)
+        await gather(work_for(knowledge="faq", user_id="ann"), connected, CONFIG)
+    assert [type(request) for request in servicer.asked] == [knowledge_pb2.SearchRequest]  # no wish was counted
 
 
 async def test_a_base_of_the_route_may_be_missing_and_one_of_the_tenant_is_missed(

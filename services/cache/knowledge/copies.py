@@ -93,9 +93,9 @@ class Copies:
         return copy
 
     async def forget(self, keys: BaseKeys) -> None:
-        """Remove the copy of a base that was dropped, if there is one."""
-        if keys not in self._open:
-            return
+        """Remove the copy of a base that was dropped, if there is one or one is on its way."""
+        if loading := [task for (of, _), task in self._loading.items() if of == keys]:
+            await asyncio.wait(loading)  # not cancelled: a thread that moves its folder cannot be
         async with self._changing[keys]:
             if (copy := self._open.pop(keys, None)) is not None:
                 await asyncio.to_thread(local_files.remove, copy.folder)

@@ -6,11 +6,12 @@ Never on a caller's path: turns wait in a bounded buffer, and what does not fit 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.cache.kv_protection import KvProtection
+from services.cache.learning.background import again_and_again
 from services.cache.learning.config import LearningConfig
 from services.cache.learning.prefill import Prefiller
 from services.cache.learning.question import Asker, Question
@@ -92,6 +93,11 @@ class Observer:
         self._budget_s = budget_s
         self._streaks, self._beginnings = Streaks(), Beginnings()
         self._waiting: deque[SeenTurn] = deque()
+        self._taken: list[SeenTurn] = []
+        """Turns that are being learned from; `forget` takes them out, so they are looked at anew after each wait."""
+        self._writing_of = ""
+        """The tenant whose questions are on their way to the store."""
+        self._writing = asyncio.Lock()
         self._added = asyncio.Event()
         self.num_dropped = 0
         """Turns from which nothing was learned: too many waited, or the store was away."""
@@ -110,31 +116,50 @@ class Observer:
         """Nothing of them is written from now on, and nothing is left in memory."""
         kept = [turn for turn in self._waiting if not _is_of(turn, tenant_id, session_id, user_id)]
         self._waiting = deque(kept)
+        self._taken = [turn for turn in self._taken if not _is_of(turn, tenant_id, session_id, user_id)]
         if session_id:
             self._streaks.forget(tenant_id, session_id)
         self._beginnings.forget(tenant_id, session_id=session_id, user_id=user_id)
+        if self._writing_of == tenant_id:
+            async with self._writing:  # what is on its way has arrived then, and the store can forget it
+                pass
 
     async def run(self) -> None:
         """For good."""
-        while True:
-            await self._added.wait()
-            self._added.clear()
-            while self._waiting:
-                await self._take([self._waiting.popleft() for _ in range(min(MAX_AT_ONCE, len(self._waiting)))])
+        await again_and_again("learning from turns", self._learn)
 
-    async def _take(self, turns: Sequence[SeenTurn]) -> None:
-        by_tenant: dict[str, list[SeenTurn]] = defaultdict(list)
-        for turn in turns:
-            by_tenant[turn.tenant_id].append(turn)
-        for tenant_id, of_tenant in by_tenant.items():
+    async def _learn(self) -> None:
+        """From what waits, or comes next."""
+        if not (self._waiting or self._taken):
+            self._added.clear()
+            await self._added.wait()
+        if not self._taken:
+            self._taken = [self._waiting.popleft() for _ in range(min(MAX_AT_ONCE, len(self._waiting)))]
+        while self._taken:
+            await self._learn_of(self._taken[0].tenant_id)
+
+    async def _learn_of(self, tenant_id: str) -> None:
+        """From the turns of one tenant, which are taken off whatever happens."""
+        num_turns = sum(turn.tenant_id == tenant_id for turn in self._taken)
+        try:
+            await self._write(tenant_id)
+            while (turn := next((turn for turn in self._taken if turn.tenant_id == tenant_id), None)) is not None:
+                self._taken.remove(turn)
+                await self._follow(turn)
+        except StagemeshError as error:
+            self.num_dropped += num_turns
+            log.warning("nothing learned from turns", turns=num_turns, problem=error.message)
+        finally:
+            self._taken = [turn for turn in self._taken if turn.tenant_id != tenant_id]
+
+    async def _write(self, tenant_id: str) -> None:
+        async with self._writing:
+            self._writing_of = tenant_id
+            asked = [(turn.question, turn.asker) for turn in self._taken if turn.tenant_id == tenant_id]
             try:
-                asked = [(turn.question, turn.asker) for turn in of_tenant]
                 await self._guard.call(self._questions.add(tenant_id, asked), self._budget_s)
-                for turn in of_tenant:
-                    await self._follow(turn)
-            except StagemeshError as error:
-                self.num_dropped += len(of_tenant)
-                log.warning("nothing learned from turns", turns=len(of_tenant), problem=error.message)
+            finally:
+                self._writing_of = ""
 
     async def _follow(self, turn: SeenTurn) -> None:
         topic = self._trainer.known(turn.tenant_id).topics.classify(words_of(turn.question.text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import grpc
 
@@ -11,15 +11,18 @@ from services.cache.config import CacheConfig
 from services.cache.kv_erasure import KvErasure
 from services.cache.kv_lookup import KvLookup
 from services.cache.kv_protection import KvProtection
+from services.cache.learning.background import again_and_again
 from services.cache.learning.expectation import Expectation
 from services.cache.learning.observer import Observer
 from services.cache.learning.prefill import Prefiller
+from services.cache.learning.question import holder_of
 from services.cache.learning.question_store import QuestionStore
 from services.cache.learning.servicer import LearningServicer
 from services.cache.learning.trainer import Trainer
 from services.cache.learning.warmer import Warmer
 from services.cache.redis_guard import RedisGuard
-from services.cache.session_store import SessionStore
+from services.cache.resolving import Resolve
+from services.cache.root import Root
 from stagemesh.api.cache.v1 import learning_pb2, learning_pb2_grpc
 from stagemesh.api.cache.v1.cache_pb2 import CommitRequest
 from stagemesh.api.engine.v1.engine_pb2_grpc import EngineServiceStub
@@ -44,7 +47,8 @@ class Learning:
         client: Redis,
         guard: RedisGuard,
         config: CacheConfig,
-        store: SessionStore,
+        root: Callable[[], Awaitable[Root]],
+        resolve: Resolve,
         lookup: KvLookup,
         protection: KvProtection,
         erasure: KvErasure,
@@ -61,16 +65,16 @@ class Learning:
         self._expectation = expectation
         # One by one: they may serve different models, and a prefix is for one of them.
         self._channels = [dial(tokenizer or NOWHERE), *(dial((address,)) for address in engines or NOWHERE)]
-        self._questions = QuestionStore(client, config.learning, store.root)
+        self._questions = QuestionStore(client, config.learning, root)
         prefiller = Prefiller(
             TokenizerServiceStub(self._channels[0]),
             [EngineServiceStub(channel) for channel in self._channels[1:]],
             lookup,
-            store.resolve,
+            resolve,
             config.learning.prefill_timeout_s,
             config.kv.heat_tau_s,
         )
-        warmer = Warmer(prefiller, config.learning)
+        warmer = Warmer(prefiller, self._is_asked, config.learning)
         self._trainer = Trainer(self._questions, guard, warmer, config.learning, self._budget_s)
         self._observer = Observer(
             self._questions, guard, self._trainer, prefiller, protection, config.learning, self._budget_s
@@ -86,7 +90,7 @@ class Learning:
         """Returns when what is kept ready is stored, or after `ready_wait_s`; the rest follows."""
         if not self._is_on:
             return
-        self._tasks = [asyncio.create_task(task, name="learning") for task in (self._observer.run(), self._refit())]
+        self._tasks = [asyncio.create_task(task, name="learning") for task in (self._observer.run(), self._refits())]
         if not self._has_peers:
             return
         restoring = asyncio.create_task(self._trainer.restore(), name="restore the warm set")
@@ -111,11 +115,25 @@ class Learning:
     async def forget(self, tenant_id: str, *, session_id: str = "", user_id: str = "") -> None:
         """Erase what was learned from a session or user alone. Raises Unavailable where a store is away."""
         await self._observer.forget(tenant_id, session_id=session_id, user_id=user_id)
-        gone = self._questions.forget(tenant_id, session_id=session_id, user_id=user_id)
-        for key in await self._guard.call(gone, self._budget_s):
-            await self._erasure.session(tenant_id, f"\x00warm:{key.hex()}")
+        going = self._questions.asked_by_nobody_else(tenant_id, session_id=session_id, user_id=user_id)
+        # The pages first: while the KV store is away the questions stay, so that a repeated call finds them.
+        await self._erase_pages(tenant_id, await self._guard.call(going, self._budget_s))
+        forgetting = self._questions.forget(tenant_id, session_id=session_id, user_id=user_id)
+        gone = await self._guard.call(forgetting, self._budget_s)
+        self._trainer.forget(tenant_id, gone)
+        # And again: any process may have had pages computed until the questions were gone.
+        await self._erase_pages(tenant_id, gone)
+
+    async def _erase_pages(self, tenant_id: str, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            await self._erasure.session(tenant_id, holder_of(key).session_id)
+
+    async def _is_asked(self, tenant_id: str, key: bytes) -> bool:
+        return await self._guard.call(self._questions.has(tenant_id, key), self._budget_s)
+
+    async def _refits(self) -> None:
+        await again_and_again("learning who comes back", self._refit)
 
     async def _refit(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.refit_interval_s)
-            await self._expectation.refit()
+        await asyncio.sleep(self._config.refit_interval_s)
+        await self._expectation.refit()

@@ -16,6 +16,7 @@ import uuid_utils
 
 from services.cache.kv_lookup import KvLookup
 from services.cache.learning.question import Question
+from services.cache.resolving import Resolve
 from services.cache.session import Opened
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
@@ -34,7 +35,8 @@ FIRST_POLL_S = 0.05
 LOOKING_COUNTS_FOR_NOTHING = 10
 """Time constants by which a look is worth less than a use: it must not keep alive what nobody asks for."""
 
-Resolve = Callable[[str, common_pb2.ModelIdentity], Awaitable[Opened]]
+IsWanted = Callable[[], Awaitable[bool]]
+"""Asked after the lease was given: what is erased later makes that lease void. May raise StagemeshError."""
 
 
 class State(Enum):
@@ -43,6 +45,8 @@ class State(Enum):
     COMPUTED = "computed"
     """They are now."""
     FAILED = "failed"
+    UNWANTED = "unwanted"
+    """Nothing was computed: the question was forgotten meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,16 @@ class Prefilled:
     """Why it failed, in UPPER_SNAKE_CASE."""
 
 
+@dataclass(frozen=True)
+class Served:
+    """A model, and the engine that serves it."""
+
+    model: common_pb2.ModelIdentity
+    engine: engine_pb2_grpc.EngineServiceStub
+
+
 class Prefiller:
-    """Raises StagemeshError for `model` and `tokens`; `prefill` says in its result what went wrong."""
+    """Raises StagemeshError for `served` and `tokens`; `prefill` says in its result what went wrong."""
 
     def __init__(
         self,
@@ -68,14 +80,13 @@ class Prefiller:
     ) -> None:
         self._tokenizer = tokenizer
         self._engines = engines
-        self._engine = engines[0]
         self._lookup = lookup
         self._resolve = resolve
         self._timeout_s = timeout_s
         self._worth = Horizons(known_s=-LOOKING_COUNTS_FOR_NOTHING * tau_s, new_s=0.0)
 
-    async def model(self) -> common_pb2.ModelIdentity:
-        """The identity of what the first engine that answers serves by default; it computes from now on."""
+    async def served(self) -> Served:
+        """What the first engine that answers serves by default."""
         problem: StagemeshError | None = None
         for engine in self._engines:
             try:
@@ -85,8 +96,7 @@ class Prefiller:
             except grpc.RpcError as error:
                 problem = problem or from_rpc(error)
                 continue
-            self._engine = engine
-            return _identity(answer)
+            return Served(_identity(answer), engine)
         assert problem is not None
         raise problem
 
@@ -103,12 +113,12 @@ class Prefiller:
         return list(answer.token_ids)
 
     async def prefill(
-        self, tenant_id: str, model: common_pb2.ModelIdentity, tokens: Sequence[int], holder: Holder
+        self, tenant_id: str, served: Served, tokens: Sequence[int], holder: Holder, is_wanted: IsWanted
     ) -> Prefilled:
         """Have all full pages of `tokens` stored. `holder` is to whom they belong."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._prefill(tenant_id, model, tokens, holder)
+                return await self._prefill(tenant_id, served, tokens, holder, is_wanted)
         except StagemeshError as error:
             return Prefilled(State.FAILED, problem=error.reason)
         except grpc.RpcError as error:
@@ -117,15 +127,17 @@ class Prefiller:
             return Prefilled(State.FAILED, problem="PREFILL_TIMEOUT")
 
     async def _prefill(
-        self, tenant_id: str, model: common_pb2.ModelIdentity, tokens: Sequence[int], holder: Holder
+        self, tenant_id: str, served: Served, tokens: Sequence[int], holder: Holder, is_wanted: IsWanted
     ) -> Prefilled:
-        wanted = len(tokens) // PAGE_TOKENS * PAGE_TOKENS
+        model, wanted = served.model, len(tokens) // PAGE_TOKENS * PAGE_TOKENS
         opened = await self._resolve(tenant_id, model)
         answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder, self._worth)
         if answer.lease is None:
             return Prefilled(State.FAILED, problem=answer.miss)
         if answer.lease.stored_tokens >= wanted:
             return Prefilled(State.ALREADY)
+        if not await is_wanted():
+            return Prefilled(State.UNWANTED)
         submit = engine_pb2.Submit(
             sequence_id=f"{tenant_id}/warm-{uuid_utils.uuid7()}",
             tenant_id=tenant_id,
@@ -135,16 +147,16 @@ class Prefiller:
             cache_salt=opened.salt,
             kv=answer.lease,
         )
-        computed = await self._compute(submit)
+        computed = await self._compute(served.engine, submit)
         if not await self._is_stored(tenant_id, model, opened, tokens, holder):
             return Prefilled(State.FAILED, computed, "NOT_STORED")
         return Prefilled(State.COMPUTED, computed)
 
-    async def _compute(self, submit: engine_pb2.Submit) -> int:
+    async def _compute(self, engine: engine_pb2_grpc.EngineServiceStub, submit: engine_pb2.Submit) -> int:
         """Prompt tokens that were computed. Raises StagemeshError or RpcError where the engine fails."""
         request = engine_pb2.GenerateRequest(submit=submit)
         finish = engine_pb2.Finish()
-        async for message in self._engine.Generate(request, timeout=self._timeout_s, metadata=call_metadata()):
+        async for message in engine.Generate(request, timeout=self._timeout_s, metadata=call_metadata()):
             if message.delta.HasField("finish"):
                 finish = message.delta.finish
         if finish.HasField("error"):

@@ -29,8 +29,7 @@ class Question:
 
     @property
     def holder(self) -> Holder:
-        """To whom the pages belong that are stored for it ahead of time: no client's session can have this name."""
-        return Holder(session_id=f"\x00warm:{self.key.hex()}")
+        return holder_of(self.key)
 
     def is_rememberable(self) -> bool:
         return bool(self.text.strip()) and len(self.pack()) <= MAX_QUESTION_BYTES
@@ -42,6 +41,11 @@ class Question:
 
     def pack(self) -> bytes:
         return json.dumps([self.text, self.begins, self.system], ensure_ascii=False).encode()
+
+
+def holder_of(key: bytes) -> Holder:
+    """To whom the pages belong that are stored for a question ahead of time: no client's session can have this name."""
+    return Holder(session_id=f"\x00warm:{key.hex()}")
 
 
 def unpack(data: bytes) -> Question:

@@ -59,11 +59,23 @@ class QuestionStore:
         found = await self._client.zrange(LEARNED_TENANTS, 0, -1, desc=True, withscores=True)
         return [(tenant.decode(), last_s) for tenant, last_s in cast("list[tuple[bytes, float]]", found)]
 
+    async def has(self, tenant_id: str, key: bytes) -> bool:
+        _, texts, _ = await self._keys(tenant_id)
+        return bool(await self._client.hexists(texts, cast("str", key)))
+
+    async def asked_by_nobody_else(self, tenant_id: str, *, session_id: str = "", user_id: str = "") -> list[bytes]:
+        """Keys of the questions that `forget` would erase."""
+        gone = _tag_of(session_id, user_id)
+        _, _, askers = await self._keys(tenant_id)
+        entries = self._client.hscan_iter(askers, count=BATCH)
+        return [key async for key, tags in entries if all(gone in pair for pair in _pairs(tags))]
+
     async def forget(self, tenant_id: str, *, session_id: str = "", user_id: str = "") -> list[bytes]:
         """Take an asker away; gives the keys of the questions that are erased with it."""
-        gone = tag("user", user_id) if user_id else tag("session", session_id)
+        gone = _tag_of(session_id, user_id)
         heat, texts, askers = await self._keys(tenant_id)
-        asked = [key async for key, tags in self._client.hscan_iter(askers, count=BATCH) if gone in _tags(tags)]
+        entries = self._client.hscan_iter(askers, count=BATCH)
+        asked = [key async for key, tags in entries if any(gone in pair for pair in _pairs(tags))]
         erased: list[bytes] = []
         for start in range(0, len(asked), BATCH):
             args: list[Any] = [gone, tenant_id, time.time(), *asked[start : start + BATCH]]
@@ -78,5 +90,11 @@ def _flat(question: Question, asker: Asker) -> tuple[bytes, bytes, bytes]:
     return question.key, question.pack(), asker.tags
 
 
-def _tags(tags: bytes) -> set[bytes]:
-    return {tags[at : at + TAG_BYTES] for at in range(0, len(tags), TAG_BYTES)}
+def _tag_of(session_id: str, user_id: str) -> bytes:
+    return tag("user", user_id) if user_id else tag("session", session_id)
+
+
+def _pairs(tags: bytes) -> list[tuple[bytes, bytes]]:
+    """Session and user of each asker."""
+    starts = range(0, len(tags), 2 * TAG_BYTES)
+    return [(tags[at : at + TAG_BYTES], tags[at + TAG_BYTES : at + 2 * TAG_BYTES]) for at in starts]

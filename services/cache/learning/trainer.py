@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterable
 
+from services.cache.learning.background import again_and_again
 from services.cache.learning.config import LearningConfig
 from services.cache.learning.question_store import QuestionStore
 from services.cache.learning.topics_child import find_topics
@@ -32,6 +34,8 @@ class Trainer:
         self._budget_s = budget_s
         self._sets: OrderedDict[str, WarmSet] = OrderedDict()
         self._trained_at: dict[str, float] = {}
+        self._trainings: list[tuple[str, set[bytes]]] = []
+        """Those under way: the tenant, and what was forgotten since they began."""
 
     def known(self, tenant_id: str) -> WarmSet:
         """As of the last training; empty before."""
@@ -39,14 +43,29 @@ class Trainer:
 
     async def train(self, tenant_id: str) -> WarmSet:
         """Raises Unavailable where the store is away, Internal where topics cannot be made."""
-        remembered = await self._guard.call(self._questions.all(tenant_id), self._budget_s)
-        built = choose(remembered, await find_topics(asked_by(remembered)), self._config)
+        forgotten: set[bytes] = set()
+        training = (tenant_id, forgotten)
+        self._trainings.append(training)
+        try:
+            remembered = await self._guard.call(self._questions.all(tenant_id), self._budget_s)
+            built = choose(remembered, await find_topics(asked_by(remembered)), self._config).without(forgotten)
+        finally:
+            self._trainings = [other for other in self._trainings if other is not training]
         self._sets[tenant_id] = built
         self._sets.move_to_end(tenant_id)
         while len(self._sets) > MAX_TENANTS:
             gone, _ = self._sets.popitem(last=False)
             self._trained_at.pop(gone, None)
         return built
+
+    def forget(self, tenant_id: str, keys: Iterable[bytes]) -> None:
+        """Questions that the store has forgotten."""
+        gone = set(keys)
+        if (known := self._sets.get(tenant_id)) is not None:
+            self._sets[tenant_id] = known.without(gone)
+        for of_tenant, forgotten in self._trainings:
+            if of_tenant == tenant_id:
+                forgotten |= gone
 
     async def round(self, max_prefills: int | None) -> Outcome:
         """Train tenants with new questions, and have what is missing computed: at most `max_prefills` in all."""
@@ -68,6 +87,9 @@ class Trainer:
                 outcome = await self.round(None)
             except StagemeshError as error:
                 outcome = Outcome(failed=1, problem=error.reason)
+            except Exception:
+                log.exception("storing the warm set failed, and is tried again")
+                outcome = Outcome(failed=1, problem="INTERNAL")
             if not outcome.failed:
                 if outcome.total:
                     log.info("warm set is stored", prefixes=outcome.total, computed=outcome.computed)
@@ -78,15 +100,17 @@ class Trainer:
 
     async def run(self) -> None:
         """For good, every `retrain_interval_s`."""
-        while True:
-            await asyncio.sleep(self._config.retrain_interval_s)
-            try:
-                outcome = await self.round(self._config.max_prefills)
-            except StagemeshError as error:
-                log.warning("not retrained", problem=error.message)
-                continue
-            if outcome.computed or outcome.failed:
-                log.info("retrained", computed=outcome.computed, failed=outcome.failed, problem=outcome.problem)
+        await again_and_again("retraining", self._retrain)
+
+    async def _retrain(self) -> None:
+        await asyncio.sleep(self._config.retrain_interval_s)
+        try:
+            outcome = await self.round(self._config.max_prefills)
+        except StagemeshError as error:
+            log.warning("not retrained", problem=error.message)
+            return
+        if outcome.computed or outcome.failed:
+            log.info("retrained", computed=outcome.computed, failed=outcome.failed, problem=outcome.problem)
 
     async def _tenants(self) -> list[tuple[str, float]]:
         return (await self._guard.call(self._questions.tenants(), self._budget_s))[:MAX_TENANTS]

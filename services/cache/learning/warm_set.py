@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 
 from services.cache.knowledge.analysis import query_words
 from services.cache.learning.config import LearningConfig
@@ -30,6 +30,9 @@ class WarmSet:
 
     def of_topic(self, topic_id: str) -> list[Question]:
         return [entry.question for entry in self.questions if entry.topic and entry.topic.topic_id == topic_id]
+
+    def without(self, keys: Container[bytes]) -> WarmSet:
+        return replace(self, questions=[entry for entry in self.questions if entry.question.key not in keys])
 
 
 def words_of(text: str) -> list[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from services.cache.learning.config import LearningConfig
-from services.cache.learning.prefill import Prefilled, Prefiller, State
+from services.cache.learning.prefill import Prefilled, Prefiller, Served, State
 from services.cache.learning.question import Question
-from stagemesh.api.common.v1.common_pb2 import ModelIdentity
 from stagemesh.runtime.errors import StagemeshError
+
+IsAsked = Callable[[str, bytes], Awaitable[bool]]
+"""Whether a tenant's question of this key is still remembered. May raise StagemeshError."""
 
 
 @dataclass
@@ -44,8 +47,9 @@ class Outcome:
 
 
 class Warmer:
-    def __init__(self, prefiller: Prefiller, config: LearningConfig) -> None:
+    def __init__(self, prefiller: Prefiller, is_asked: IsAsked, config: LearningConfig) -> None:
         self._prefiller = prefiller
+        self._is_asked = is_asked
         self._config = config
 
     async def warm(
@@ -56,14 +60,14 @@ class Warmer:
         if not questions:
             return
         try:
-            model = await self._prefiller.model()
+            served = await self._prefiller.served()
         except StagemeshError as error:
             yield Outcome(failed=len(questions), problem=error.reason)
             return
         for question in questions:
             if max_prefills is not None and outcome.computed + outcome.failed >= max_prefills:
                 return
-            outcome.add(await self._one(tenant_id, model, question))
+            outcome.add(await self._one(tenant_id, served, question))
             yield outcome
 
     async def warm_all(self, tenant_id: str, questions: Sequence[Question], max_prefills: int | None) -> Outcome:
@@ -73,11 +77,12 @@ class Warmer:
             last = outcome
         return last
 
-    async def _one(self, tenant_id: str, model: ModelIdentity, question: Question) -> Prefilled:
+    async def _one(self, tenant_id: str, served: Served, question: Question) -> Prefilled:
         try:
-            tokens = await self._prefiller.tokens(model, question)
+            tokens = await self._prefiller.tokens(served.model, question)
         except StagemeshError as error:
             return Prefilled(State.FAILED, problem=error.reason)
         if len(tokens) > self._config.max_prefix_tokens:
             return Prefilled(State.FAILED, problem="PREFIX_TOO_LONG")
-        return await self._prefiller.prefill(tenant_id, model, tokens, question.holder)
+        is_wanted = partial(self._is_asked, tenant_id, question.key)
+        return await self._prefiller.prefill(tenant_id, served, tokens, question.holder, is_wanted)
