@@ -279,10 +279,8 @@ async def test_public_prefixes_of_another_tokenizer_are_asked_for_again(monkeypa
     tokenizer: Any = SimpleNamespace(Prepare=prepare)
     prefixes = PublicPrefixes(["You are kind."], tokenizer)
     model = ModelIdentity(model="m", tokenizer_hash="new")
-    for _ in range(2):
-        prefixes.num_public_pages(model, range(32))
-        await prefixes.learn(model)
-    assert prefixes.num_public_pages(model, range(32)) == 2
+    await prefixes.learn(model)
+    await until(lambda: prefixes.num_public_pages(model, range(32)) == 2)
 
 
 async def test_a_base_that_is_dropped_while_it_is_loaded_is_not_taken(
