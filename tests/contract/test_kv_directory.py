@@ -310,3 +310,25 @@ async def test_a_use_postpones_the_end_of_a_page_once_in_a_while(kv: Bench) -> N
         await kv.found(lease, [1])
         assert (kv.ends_s(name) - time.time() > left_s + 1) is renewed
         assert kv.sync.zscore(lease.namespace + b"expiry", digest(1)) == kv.ends_s(name)
+
+
+async def test_entries_that_outlive_what_is_known_of_their_page_are_tidied(kv: Bench) -> None:
+    lease = await kv.lease("a")
+    kv.store(lease, [1, 2])
+    kv.sync.zadd(lease.namespace + b"pins", {digest(1): 1})
+    kv.sync.hdel(lease.namespace + b"pages", digest(1), digest(2))
+    assert not kv.store(lease, [3]).refusal
+    assert kv.sync.zrange(lease.namespace + b"pins", 0, -1) == []
+    assert digest(1) not in kv.sync.zrange(lease.namespace + b"order", 0, -1)
+
+
+async def test_a_refused_save_leaves_no_value_in_either_namespace_and_keeps_what_others_hold(kv: Bench) -> None:
+    lease = await kv.lease("a", holder=Holder(session_id="s"), public_namespace=b"stagemesh:kv:{public}:")
+    other = await kv.lease("a", "other", Holder(session_id="other"))
+    kv.store(other, ["shared"])
+    await kv.directory.forget_session(lease.namespace, "s", lease_ttl_s=TTL_S)
+    public = [PublishedPage(page.digest, page.num_bytes, public=True) for page in kv.write(lease.public_namespace, [1])]
+    pages = [*public, *kv.write(lease.namespace, ["shared", 2])]
+    assert publish(kv.sync, lease, pages).refusal == "FORGOTTEN"
+    assert kv.values(lease.public_namespace) == set()
+    assert kv.values(lease.namespace) == {digest("shared")}

@@ -74,9 +74,7 @@ def publish(
         cost = cost_s(page_s, sum(page.num_bytes for page in run) / len(run), lease.tau_s)
         place: list[Any] = [int(run[0].public), first_page + start, cost, parents[start]]
         reply = cast("list[Any]", call(args=[*head, *place, *flat]))
-        total = _sum(total, Published(reply[0].decode(), *map(int, reply[1:])))
-        if total.refusal:
-            break
+        total = _sum(total, Published(reply[0].decode(), *map(int, reply[1:])))  # a refusal deletes its own pages alone
     return total
 
 
@@ -92,7 +90,7 @@ def _runs(pages: Sequence[PublishedPage]) -> list[tuple[int, Sequence[PublishedP
 
 def _sum(one: Published, other: Published) -> Published:
     return Published(
-        other.refusal,
+        one.refusal or other.refusal,
         one.entered + other.entered,
         one.known + other.known,
         one.missing + other.missing,

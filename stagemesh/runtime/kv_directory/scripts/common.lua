@@ -65,12 +65,13 @@ end
 -- Erases a page, whatever remains of it; `why` is the sum that counts it.
 local function drop(space, digest, why)
   redis.call('DEL', space .. 'v:' .. digest)
+  redis.call('ZREM', space .. 'order', digest)
+  redis.call('ZREM', space .. 'expiry', digest)
+  local was_pinned = redis.call('ZREM', space .. 'pins', digest) == 1
   local bytes = read_page(space, digest)
   if not bytes then return 0 end
   redis.call('HDEL', space .. 'pages', digest)
-  redis.call('ZREM', space .. 'order', digest)
-  redis.call('ZREM', space .. 'expiry', digest)
-  if redis.call('ZREM', space .. 'pins', digest) == 1 then redis.call('HINCRBY', space .. 'sums', 'pinned', whole(-bytes)) end
+  if was_pinned then redis.call('HINCRBY', space .. 'sums', 'pinned', whole(-bytes)) end
   redis.call('HINCRBY', space .. 'sums', why, 1)
   count(space, -bytes)
   return bytes
@@ -79,6 +80,10 @@ end
 local function unpin(space, digest)
   if redis.call('ZREM', space .. 'pins', digest) == 0 then return 0 end
   local bytes = read_page(space, digest)
+  if not bytes then -- the index has lost the page
+    drop(space, digest)
+    return 0
+  end
   redis.call('HINCRBY', space .. 'sums', 'pinned', whole(-bytes))
   redis.call('ZINCRBY', space .. 'order', -PROTECTED, digest)
   return 1
@@ -115,7 +120,7 @@ end
 local function lowest(space)
   local found = redis.call('ZRANGE', space .. 'order', 0, 0, 'WITHSCORES')
   if not found[1] or tonumber(found[2]) >= PROTECTED / 2 then return nil end
-  return found[1], (read_page(space, found[1]))
+  return found[1], read_page(space, found[1]) or 0
 end
 
 -- Who gives a page when all together are over the budget: the greatest that stays at its fair share without it, else
