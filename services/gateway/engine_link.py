@@ -8,14 +8,17 @@ from collections.abc import AsyncGenerator
 import grpc
 
 from services.gateway import metrics
+from services.gateway.erasures import Erasures
 from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
 from stagemesh.runtime.channel import call_metadata, dial
-from stagemesh.runtime.errors import StagemeshError, from_rpc
+from stagemesh.runtime.errors import StagemeshError, Unavailable, from_rpc
 from stagemesh.runtime.telemetry import get_logger
 
 CONNECT_TIMEOUT_S = 2.0
 RECONNECT_S = 0.25
 MAX_COMMANDS = 4_096
+FORGET_TIMEOUT_S = 1.0
+"""How long an erasure waits for a place among the commands."""
 
 log = get_logger(__name__)
 
@@ -36,6 +39,7 @@ class EngineLink:
         self._commands: asyncio.Queue[engine_pb2.RunRequest] = asyncio.Queue(MAX_COMMANDS)
         self._sequences: dict[str, asyncio.Queue[engine_pb2.SequenceDelta | None]] = {}
         self._in_flight_tokens: dict[str, int] = {}
+        self._erasures = Erasures()
         self._up = asyncio.Event()
         self._task = asyncio.create_task(self._keep_connected(), name=f"engine-link {address}")
 
@@ -84,9 +88,21 @@ class EngineLink:
             log.warning("prefetch not sent", address=self.address)
 
     async def forget(self, tenant_id: str) -> None:
-        """Have the engine keep nothing of a tenant for reuse; one that is down has nothing."""
-        if self._up.is_set():
-            await self._commands.put(engine_pb2.RunRequest(forget=engine_pb2.Forget(tenant_id=tenant_id)))
+        """Have the engine keep nothing of a tenant for reuse.
+
+        While the call is broken the engine may live on: it is then told before anything else once there is a new call.
+        Raises Unavailable where too much waits to be told.
+        """
+        if not self._erasures.add(tenant_id):
+            raise Unavailable("ENGINE_UNAVAILABLE", "an engine cannot be told what to forget", retry_after_ms=2_000)
+        if not self._up.is_set():
+            return
+        try:
+            async with asyncio.timeout(FORGET_TIMEOUT_S):
+                await self._commands.put(_forget(tenant_id))
+        except TimeoutError:
+            busy = "an engine takes no commands at the moment"
+            raise Unavailable("ENGINE_UNAVAILABLE", busy, retry_after_ms=2_000) from None
 
     def _cancel(self, sequence_id: str) -> None:
         try:
@@ -136,8 +152,14 @@ class EngineLink:
             load.cancel()
 
     async def _write(self, run: grpc.aio.StreamStreamCall[engine_pb2.RunRequest, engine_pb2.RunResponse]) -> None:
+        for tenant_id in self._erasures.to_tell():
+            await run.write(_forget(tenant_id))
+            self._erasures.told(tenant_id)
         while True:
-            await run.write(await self._commands.get())
+            command = await self._commands.get()
+            await run.write(command)
+            if command.HasField("forget"):
+                self._erasures.told(command.forget.tenant_id)
 
     async def _read(self, run: grpc.aio.StreamStreamCall[engine_pb2.RunRequest, engine_pb2.RunResponse]) -> None:
         async for response in run:
@@ -158,3 +180,7 @@ class EngineLink:
             self._commands.get_nowait()
         for deltas in self._sequences.values():
             deltas.put_nowait(None)
+
+
+def _forget(tenant_id: str) -> engine_pb2.RunRequest:
+    return engine_pb2.RunRequest(forget=engine_pb2.Forget(tenant_id=tenant_id))

@@ -54,6 +54,8 @@ def build_submit(job: Job, prompt: Prompt, output: Output, deadline: Deadline) -
     )
     if prompt.lease.HasField("kv"):
         submit.kv.CopyFrom(prompt.lease.kv)
+    elif prompt.lease.salt:  # nothing to load or store, but its pages are known to later turns, which may store them
+        submit.kv.epoch = prompt.lease.epoch
     submit.policy.precision_mode = prompt.mode
     submit.sampling.n = 1
     submit.sampling.max_tokens = max_tokens_of(job, prompt)

@@ -1,13 +1,18 @@
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from services.gateway.config import GatewayConfig
+from services.gateway.generation import build_submit
 from services.gateway.job import make_job
 from services.gateway.prepare import _with_room
+from services.gateway.work import Output
+from stagemesh.api.cache.v1 import cache_pb2
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
+from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import InvalidRequest, StagemeshError
 from stagemesh.runtime.mesh_config import DEFAULT_MODEL, MeshConfig
 
@@ -97,3 +102,17 @@ def test_a_prompt_that_max_tokens_leaves_no_room_for_is_told_so() -> None:
     assert "max_tokens keeps 8,170 of the context's 8,192 tokens free" in told.message
     plain = InvalidRequest("PROMPT_TOO_LONG", "x")
     assert _with_room(plain, 0, 8_192) is plain
+
+
+def test_without_a_lookup_an_engine_is_told_the_epoch_of_the_salt_and_neither_loads_nor_stores() -> None:
+    job = make_job("t", request(), MESH, CONFIG)
+    kv = common_pb2.KvLease(epoch=7, stored_tokens=16, ttl_s=9)
+    for lease, expected in (
+        (cache_pb2.Lease(salt=b"s", epoch=7, kv=kv), kv),
+        (cache_pb2.Lease(salt=b"s", epoch=7), common_pb2.KvLease(epoch=7)),
+        (cache_pb2.Lease(), common_pb2.KvLease()),
+    ):
+        prompt: Any = SimpleNamespace(
+            token_ids=[1], model=common_pb2.ModelIdentity(), lease=lease, mode=0, context_length=100
+        )
+        assert build_submit(job, prompt, Output(index=0), Deadline.after(9)).kv == expected
