@@ -56,6 +56,8 @@ class BlockManager:
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_pages + 1))
         self._by_digest: dict[bytes, int] = {}
         self._to_zero: list[int] = []
+        self._to_clear: dict[int, None] = {}
+        """Free pages of erased tenants, which are cleared bit by bit."""
         self.num_forgotten = 0
         """Known pages that were taken for something else."""
 
@@ -190,6 +192,13 @@ class BlockManager:
         self._to_zero = [page for page in self._to_zero if page not in taken]
         return list(taken)
 
+    def has_pages_to_clear(self) -> bool:
+        return bool(self._to_clear)
+
+    def take_pages_to_clear(self, max_pages: int) -> list[int]:
+        """Some of the free pages of erased tenants. Whoever takes them clears them before the next step."""
+        return [self._to_clear.popitem()[0] for _ in range(min(max_pages, len(self._to_clear)))]
+
     def forget_tenant(self, tenant_id: str) -> int:
         """Make all pages of a tenant unknown, and have those cleared that nobody holds; gives their number."""
         of_tenant = [
@@ -199,7 +208,7 @@ class BlockManager:
             self._forget(page)
             if page in self._free:
                 self._pages[page].owner = None
-                self._to_zero.append(page)
+                self._to_clear[page] = None
                 self._free.move_to_end(page, last=False)
         return len(of_tenant)
 
@@ -213,6 +222,7 @@ class BlockManager:
             assert entry.num_references == holders[page], f"page {page}: {entry.num_references} != {holders[page]}"
             assert (page in self._free) == (holders[page] == 0), f"page {page} is both free and held, or neither"
             assert entry.known is None or self._by_digest.get(entry.known.digest) == page, f"page {page} is lost"
+        assert all(page in self._free for page in self._to_clear), "a page that is held would be cleared"
         for digest, page in self._by_digest.items():
             known = self._pages[page].known
             assert known is not None, f"the index names page {page}, which has no name"
@@ -259,7 +269,8 @@ class BlockManager:
         page, _ = self._free.popitem(last=False)
         self.num_forgotten += self._forget(page)
         entry = self._pages[page]
-        if entry.owner is not None and entry.owner != owner:
+        if page in self._to_clear or (entry.owner is not None and entry.owner != owner):
+            self._to_clear.pop(page, None)
             self._to_zero.append(page)
         entry.owner = owner
         entry.num_references = 1

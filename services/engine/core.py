@@ -36,6 +36,8 @@ COMPLETE = (common_pb2.FINISH_REASON_STOP, common_pb2.FINISH_REASON_LENGTH)
 """Endings after which pages are worth keeping."""
 MAX_STALL_S = 1.0
 """While nothing can be computed, the loop looks about so often all the same."""
+CLEARED_PER_STEP = 16
+"""Pages of an erased tenant; more would hold up those who wait for the step."""
 
 Row = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.float32]
@@ -84,6 +86,8 @@ class EngineCore:
 
     def wait_s(self) -> float | None:
         """How long the next step may wait for a command; None: until there is one."""
+        if self._blocks.has_pages_to_clear():
+            return 0.0
         if not self._sequences:
             return None
         return max(0.0, min(MAX_STALL_S, self._next_deadline_s() - time.monotonic())) if self._is_stalled else 0.0
@@ -119,14 +123,16 @@ class EngineCore:
         self.stored.saves.copied(job)
 
     def forget(self, tenant_id: str) -> None:
-        """Keep nothing of a tenant for reuse. What its running sequences hold ends with them."""
+        """Keep nothing of a tenant for reuse; what lies free is cleared by the next steps.
+
+        What its running sequences hold ends with them.
+        """
         for sequence in self._sequences.values():
             if sequence.owner.tenant_id == tenant_id:
                 sequence.table.is_forgotten = True
         if self.stored is not None:
             self.stored.saves.forget_tenant(tenant_id)
         self._blocks.forget_tenant(tenant_id)
-        self._runner.zero(self._blocks.take_pages_to_zero())
 
     def has_pages_out(self) -> bool:
         """Whether other threads have pages, which `loaded` or `copied` brings back."""
@@ -148,6 +154,7 @@ class EngineCore:
             self._num_steps += 1
         if self.stored is not None:
             self.stored.saves.spill()
+        self._runner.zero(self._blocks.take_pages_to_clear(CLEARED_PER_STEP))
         self._tell_queue()
         updates, self._updates = list(self._updates.values()), {}
         return StepOutput(updates, self.load())

@@ -74,6 +74,7 @@ class Registry:
         delivered = list(submit.delivered_token_ids)
         tracked = Tracked(
             sequence_id=submit.sequence_id,
+            tenant_id=submit.tenant_id,
             fingerprint=fingerprint_of(submit),
             tokens=delivered,
             num_delivered=len(delivered),
@@ -99,7 +100,9 @@ class Registry:
             self._send(End(sequence_id, ABORTED))
 
     def forget(self, tenant_id: str) -> None:
-        """Keep nothing of a tenant for reuse, from the next step boundary on."""
+        """Keep nothing of a tenant for reuse, from the next step boundary on; nor of what is still starting."""
+        for tracked in self._tracked.values():
+            tracked.is_forgotten |= tracked.starting is not None and tracked.tenant_id == tenant_id
         self._send(ForgetTenant(tenant_id))
 
     def detach(self, subscriber: Subscriber) -> None:
@@ -195,6 +198,7 @@ class Registry:
         else:
             tracked.starting = None
             if ending is None:
+                sequence.table.is_forgotten = tracked.is_forgotten
                 self._send(Add(sequence))
             else:
                 self._finish_unstarted(tracked, ending, sequence.num_prompt)

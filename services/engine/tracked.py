@@ -24,6 +24,7 @@ class Tracked:
     """
 
     sequence_id: str
+    tenant_id: str
     fingerprint: bytes
     tokens: list[int]
     num_delivered: int
@@ -36,6 +37,8 @@ class Tracked:
     subscriber: Subscriber | None = None
     starting: asyncio.Task[None] | None = None
     """Until the core has the sequence."""
+    is_forgotten: bool = False
+    """Its tenant was erased while it was starting."""
     reaper: asyncio.TimerHandle | None = None
 
     def apply(self, update: Update) -> None:

@@ -122,15 +122,20 @@ class HostTier:
         self._num_bytes = 0
         self._hits = self._misses = self._evicted = self._expired = 0
 
-    def put(self, namespace: bytes, chain: Iterable[tuple[bytes, Value]]) -> int:
+    def put(
+        self, namespace: bytes, chain: Iterable[tuple[bytes, Value]], *, is_void: Callable[[], bool] = lambda: False
+    ) -> int:
         """Keep (digest, value) pairs, in the order of their chain; gives how many of them are held afterwards.
 
         Values must not change any more. One that is held already counts as used, since its bytes can only be the same.
+        Where `is_void`, which is asked in one with entering them, nothing is kept.
         """
         pairs = [(digest, value) for digest, value in chain]
         known = self._held(namespace, [digest for digest, _ in pairs])
         packed = {digest: self._packing.pack(value) for digest, value in pairs if digest not in known}
         with self._lock:
+            if is_void():
+                return 0
             now_s = self._clock()
             self._expire(now_s)
             for place, (digest, _) in enumerate(pairs):

@@ -152,7 +152,7 @@ class Loader:
         job.num_host += count
         if cause is not None:
             self._counters.add("misses", cause)
-            self.source.forget(pages[count])
+            self.source.forget([pages[count]])
         elif values:
             self.cost.host.measured(time.monotonic() - started_s, len(values))
         return bool(values)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 
 from services.engine.block_manager import KnownPage
@@ -16,14 +16,19 @@ from services.engine.kv.store_link import StoreFailed, StoreLink
 from services.engine.page_table import Owner
 from stagemesh.runtime.kv_keys import value_name
 
+MAX_ERASED_TENANTS = 4_096
+
 
 class PageSource:
     """Host memory for any thread, the KV Redis for the loader's."""
 
     def __init__(self, host: HostTier, link: StoreLink | None, counters: Counters) -> None:
         self.host = host
-        self._erasing = threading.Lock()
         self.num_erasures = 0
+        self._erased: dict[str, int] = {}
+        """Which erasure was the last of a tenant; the latest stand last."""
+        self._num_dropped = 0
+        """The last erasure of those tenants that are not listed any more, who may be all."""
         self._link = link
         self._counters = counters
 
@@ -46,25 +51,31 @@ class PageSource:
         return values
 
     def keep(self, pages: Sequence[KnownPage], values: Sequence[Value], num_erasures: int) -> None:
-        """Put values into host memory, unless somebody has had something erased since there were `num_erasures`."""
-        with self._erasing:
-            if self.num_erasures == num_erasures:
-                self._put(pages, values)
-
-    def _put(self, pages: Sequence[KnownPage], values: Sequence[Value]) -> None:
+        """Put values into host memory, but those of tenants that were erased since there were `num_erasures`."""
         for space, start, end in _runs([page.owner for page in pages]):
             pairs = zip(pages[start:end], values[start:end], strict=True)
-            self.host.put(space, [(page.digest, value) for page, value in pairs])
+            was_erased = partial(self.was_erased, pages[start].owner.tenant_id, num_erasures)
+            self.host.put(space, [(page.digest, value) for page, value in pairs], is_void=was_erased)
 
-    def forget(self, page: KnownPage) -> None:
-        """Drop a value from host memory."""
-        self.host.forget(page.owner.tenant_id.encode(), [page.digest])
+    def was_erased(self, tenant_id: str, num_erasures: int) -> bool:
+        """Whether a tenant may have been erased since there were `num_erasures`. For any thread."""
+        return self._erased.get(tenant_id, self._num_dropped) > num_erasures
+
+    def forget(self, pages: Iterable[KnownPage]) -> None:
+        """Drop values from host memory."""
+        for page in pages:
+            self.host.forget(page.owner.tenant_id.encode(), [page.digest])
 
     def forget_tenant(self, tenant_id: str) -> None:
-        """Drop all that host memory holds of a tenant; what is on its way there does not arrive."""
-        with self._erasing:
-            self.num_erasures += 1
-            self.host.forget(tenant_id.encode())
+        """Drop all that host memory holds of a tenant; what is on its way there does not arrive. For one thread."""
+        self.num_erasures += 1
+        self._erased.pop(tenant_id, None)
+        self._erased[tenant_id] = self.num_erasures
+        if len(self._erased) > MAX_ERASED_TENANTS:
+            oldest = next(iter(self._erased))
+            self._num_dropped = self._erased[oldest]
+            del self._erased[oldest]
+        self.host.forget(tenant_id.encode())  # after it is counted: `put` looks at that under the tier's lock
 
     def obstacle(self) -> MissCause | None:
         """Why the KV Redis would not be asked now."""

@@ -118,7 +118,8 @@ class Restores:
         overdue = [sequence for sequence, job in self._jobs.items() if job.latest_s + OVERDUE_S < now_s]
         for sequence in overdue:
             self.abandon(sequence)
-            sequence.table = PageTable(sequence.owner, sequence.public)
+            is_forgotten, sequence.table = sequence.table.is_forgotten, PageTable(sequence.owner, sequence.public)
+            sequence.table.is_forgotten = is_forgotten
             self._missed(sequence, MissCause.STORE_SLOW)
         return overdue
 

@@ -56,11 +56,12 @@ class Saver:
             self._jobs.append(job)
             self._changed.notify()
 
-    def take_back(self) -> list[SaveJob]:
-        """The jobs that have not been begun, which are dropped."""
+    def take_back(self, chosen: Callable[[SaveJob], bool]) -> list[SaveJob]:
+        """The `chosen` among the jobs that have not been begun, which are dropped."""
         with self._changed:
-            jobs = list(self._jobs)
-            self._jobs.clear()
+            jobs = [job for job in self._jobs if chosen(job)]
+            for job in jobs:
+                self._jobs.remove(job)
         return jobs
 
     def wait_idle(self, timeout_s: float) -> bool:
@@ -130,8 +131,8 @@ class Saver:
             job.num_written = len(written)
             self._counters.add("saved_pages", "", published.entered)
             self._counters.add("saved_bytes", "", sum(page.num_bytes for page in pages))
-            if published.refusal == "FORGOTTEN":  # what was written is to be erased at once, not by its TTL
-                client.delete(*(value_name(space, page.digest) for space, page in zip(job.spaces, pages, strict=False)))
+            if published.refusal == "FORGOTTEN":  # the directory has erased the values that nobody else holds
+                self._source.forget(known for known in job.pages if known.owner.tenant_id)
             job.is_lost = bool(published.refusal)
             self._counters.add("saves_dropped", published.refusal, len(pages) * job.is_lost)
             if len(written) < len(replies):

@@ -29,8 +29,8 @@ class SaveQueue(Protocol):
     def save(self, job: SaveJob) -> None:
         """Hand a job over."""
 
-    def take_back(self) -> list[SaveJob]:
-        """The jobs that have not been begun, which are dropped."""
+    def take_back(self, chosen: Callable[[SaveJob], bool]) -> list[SaveJob]:
+        """The `chosen` among the jobs that have not been begun, which are dropped."""
 
 
 class Saves:
@@ -92,18 +92,12 @@ class Saves:
 
     def reclaim(self) -> bool:
         """Let go of what waits, since sequences need pages; whether there was anything."""
-        jobs = self._saver.take_back()
-        for job in jobs:
-            self.copied(job)
-            job.is_lost = True
-            self._counters.add("saves_dropped", "POOL_NEEDED", job.num_pages)
-        return bool(jobs)
+        return self._take_back(lambda job: True, "POOL_NEEDED")
 
     def forget_tenant(self, tenant_id: str) -> None:
-        """Drop a tenant's pages from host memory, and whatever waits to be copied, which may be the tenant's."""
-        self.reclaim()
+        """Drop a tenant's pages from host memory, and those of them that wait to be copied."""
+        self._take_back(lambda job: any(known.owner.tenant_id == tenant_id for known in job.pages), "FORGOTTEN")
         self._source.forget_tenant(tenant_id)
-        self._recent.clear()
 
     def spill(self) -> None:
         """While known pages are taken for others: copy those to host memory that go next and were used again."""
@@ -114,12 +108,20 @@ class Saves:
             if self._source.num_near([known.owner], [known.digest]) == 0:
                 self._push(SaveJob(pages=[known], spaces=[b""], is_spill=True))
 
+    def _take_back(self, chosen: Callable[[SaveJob], bool], cause: str) -> bool:
+        jobs = self._saver.take_back(chosen)
+        for job in jobs:
+            self.copied(job)
+            job.is_lost = True
+            self._counters.add("saves_dropped", cause, job.num_pages)
+        return bool(jobs)
+
     def _hand_over(self, sequence: EngineSequence, pages: Sequence[KnownPage], first: int, *, stores: bool) -> None:
         lease = sequence.kv.lease if stores else KvLease()
         page_s = self._measured_page_s()
         for start in range(first, len(pages), JOB_PAGES):
             chunk = pages[start : start + JOB_PAGES]
-            if stores and not sequence.kv.replaces and all(self._is_recent(known.digest) for known in chunk):
+            if stores and not sequence.kv.replaces and all(map(self._is_recent, chunk)):
                 continue
             spaces = [sequence.kv.space_of(known.owner) if stores else b"" for known in chunk]
             job = SaveJob(
@@ -152,9 +154,11 @@ class Saves:
         self._saver.save(job)
         return True
 
-    def _is_recent(self, digest: bytes) -> bool:
-        at_s, job = self._recent.get(digest, (-RECENT_S, None))
-        return job is not None and not job.is_lost and time.monotonic() - at_s < RECENT_S
+    def _is_recent(self, known: KnownPage) -> bool:
+        at_s, job = self._recent.get(known.digest, (-RECENT_S, None))
+        if job is None or job.is_lost or self._source.was_erased(known.owner.tenant_id, job.num_erasures):
+            return False
+        return time.monotonic() - at_s < RECENT_S
 
     def _remember(self, job: SaveJob) -> None:
         now_s = time.monotonic()

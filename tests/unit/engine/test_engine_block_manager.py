@@ -228,9 +228,15 @@ def test_of_a_tenant_that_is_forgotten_nothing_is_reused_and_free_pages_are_clea
     running, _ = held(blocks, ALICE, [7] * 40)
     other, _ = held(blocks, BOB, PROMPT)
     assert blocks.forget_tenant("alice") == 5
-    assert set(blocks.take_pages_to_zero()) == set(pages) - set(running.pages)
-    blocks.check_integrity([running, other])
+    assert not blocks.take_pages_to_zero()
+    (first,) = blocks.take_pages_to_clear(1)
+    another, _ = held(blocks, BOB, [8] * 20)
+    (taken,) = blocks.take_pages_to_zero()
+    assert set(another.pages) == {first, taken}, "who takes a page that was not cleared yet clears it"
+    assert {first, taken, *blocks.take_pages_to_clear(9)} == set(pages) - set(running.pages)
+    assert not blocks.has_pages_to_clear()
+    blocks.check_integrity([running, other, another])
     for owner, tokens, known in ((ALICE, PROMPT, 0), (ALICE, [7] * 40, 0), (BOB, PROMPT, 2)):
         assert blocks.num_cached_pages(PageTable(owner), tokens) == known
     blocks.release(running)
-    blocks.check_integrity([other])
+    blocks.check_integrity([other, another])

@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from services.engine.kv.host_tier import ENTRY_BYTES, HostTier
+from services.engine.kv.host_tier import ENTRY_BYTES, AsIs, HostTier
+from services.engine.kv.page_codec import Value
 
 SIZE = 1000
 PAGE = SIZE + ENTRY_BYTES
@@ -153,6 +154,20 @@ def test_the_budget_counts_packed_bytes() -> None:
     pairs = [(digest(number), bytes([number]) * 1000) for number in range(2)]
     assert pages.put(A, pairs) == 2
     assert pages.get(A, [name for name, _ in pairs]) == [content for _, content in pairs]
+
+
+def test_what_is_void_by_the_time_it_is_packed_is_not_kept() -> None:
+    erased: list[bool] = []
+
+    class Slow(AsIs):
+        def pack(self, value: Value) -> Value:
+            pages.forget(A)  # nobody waits for packing
+            erased.append(True)
+            return value
+
+    pages = HostTier(10_000, packing=Slow())
+    assert pages.put(A, [(digest(1), b"x")], is_void=lambda: bool(erased)) == 0
+    assert pages.stats().num_pages == 0
 
 
 def test_threads_that_put_take_and_forget_at_once_leave_it_whole() -> None:

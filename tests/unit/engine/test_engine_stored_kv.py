@@ -424,6 +424,72 @@ def test_what_was_copied_before_an_erasure_does_not_arrive_after_it() -> None:
     assert kv.store.host.stats().num_pages == 0
 
 
+def test_an_erasure_leaves_alone_what_other_tenants_have_under_way() -> None:
+    kv = KvCore(32, host_bytes=100_000)
+    kv.core.add(leased("a", PROMPT, tenant="alice"))
+    run(kv, saves=False)
+    job = kv.saver._jobs[0]
+    kv.core.forget("mallory")
+    assert kv.saves.num_pages == 4
+    kv.save_all()
+    assert kv.store.host.stats().num_pages == len(kv.store.values) == 4
+    kv.core.add(leased("again", PROMPT, tenant="alice"))
+    run(kv, saves=False)
+    assert not kv.saves.num_pages, "it is known that they were stored"
+    kv.core.forget("alice")
+    kv.store.keep(job.pages, [b"late"] * 4, job.num_erasures)
+    assert kv.store.host.stats().num_pages == 0
+
+
+def test_what_waits_to_be_saved_of_an_erased_tenant_is_dropped_and_counted() -> None:
+    kv = KvCore(32, host_bytes=100_000)
+    kv.core.add(leased("a", PROMPT))
+    run(kv, saves=False)
+    kv.core.forget("t")
+    assert (kv.saves.num_pages, kv.counters.get("saves_dropped", "FORGOTTEN")) == (0, 4)
+    kv.core.add(leased("again", PROMPT))
+    run(kv)
+    assert len(kv.store.values) == 4, "what is computed after it is stored again"
+
+
+def test_so_many_erasures_that_some_are_no_longer_listed_let_nothing_arrive_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.engine.kv.page_source.MAX_ERASED_TENANTS", 2)
+    source = KvCore(4).store
+    for tenant in ("a", "b", "c"):
+        source.forget_tenant(tenant)
+    assert [source.was_erased(tenant, 0) for tenant in ("a", "b", "c")] == [True] * 3
+    assert [source.was_erased(tenant, 1) for tenant in ("a", "b", "c", "d")] == [False, True, True, False]
+
+
+def test_a_sequence_that_goes_on_without_an_overdue_load_stays_forgotten() -> None:
+    kv = KvCore(16, values=stored_by_another(), max_load_s=-10.0)
+    kv.core.add(leased("a", PROMPT, stored_tokens=64))
+    kv.core._scheduler.plan(100)
+    (sequence,) = kv.core.sequences()
+    assert sequence.state is State.RESTORING
+    kv.core.forget("t")
+    run(kv, loads=False)
+    kv.load_next()
+    kv.core.add(leased("again", PROMPT))
+    assert report(run(kv), "again")[0] == 0
+
+
+def test_pages_of_an_erased_tenant_are_cleared_a_few_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.engine.core.CLEARED_PER_STEP", 2)
+    kv = KvCore(16)
+    kv.core.add(leased("a", PROMPT, ttl_s=0))
+    run(kv)
+    kv.core.forget("t")
+    calls: list[int] = []
+    monkeypatch.setattr(kv.runner, "zero", lambda pages: calls.append(len(pages)))
+    while kv.core.wait_s() is not None:
+        kv.core.step()
+        kv.core.check_integrity()
+    assert calls == [2, 2, 1]
+
+
 def test_a_loader_that_does_not_come_back_holds_up_nobody_for_ever() -> None:
     kv = KvCore(16, values=stored_by_another(), max_load_s=-10.0)
     kv.core.add(leased("a", PROMPT, stored_tokens=64))

@@ -18,7 +18,7 @@ NEVER_S = 3600.0
 
 def follow(subscriber: Subscriber, count: int, first: int = 0) -> list[Tracked]:
     found = [
-        Tracked(sequence_id=str(number), fingerprint=b"", tokens=[], num_delivered=0, cursor=0)
+        Tracked(sequence_id=str(number), tenant_id="t", fingerprint=b"", tokens=[], num_delivered=0, cursor=0)
         for number in range(first, first + count)
     ]
     for tracked in found:
