@@ -9,6 +9,7 @@ from typing import Any
 
 from stagemesh.api.cache.v1 import knowledge_pb2
 from stagemesh.cli import console
+from stagemesh.cli.client.documents import SourceDocuments, named, printable
 
 COUNTS = (
     "version",
@@ -52,6 +53,17 @@ def report_lines(name: str, report: knowledge_pb2.SyncReport, warmed: int, secon
     return [*lines, f"  {warmed} questions asked again"] if warmed else lines
 
 
+def left_out_json(source: SourceDocuments) -> dict[str, Any]:
+    return {"skipped_outside": source.outside, "skipped_unreadable": source.unreadable}
+
+
+def left_out_lines(source: SourceDocuments) -> list[str]:
+    lines = [f"  left out, since they link to outside the folder: {named(source.outside)}"] if source.outside else []
+    if source.unreadable:
+        lines.append(f"  left out, since they are not UTF-8: {named(source.unreadable)}")
+    return lines
+
+
 def base_json(base: knowledge_pb2.KnowledgeBase) -> dict[str, Any]:
     return {
         "name": base.knowledge,
@@ -83,9 +95,9 @@ def passage_json(passage: knowledge_pb2.Passage) -> dict[str, Any]:
 
 
 def passage_lines(passage: knowledge_pb2.Passage) -> list[str]:
+    title, document_id = printable(passage.title or passage.document_id), printable(passage.document_id)
     return [
-        f"{passage.title or passage.document_id}  ({passage.document_id}, score {passage.score:.1f}, "
-        f"{passage.coverage:.0%} of the question)",
+        f"{title}  ({document_id}, score {passage.score:.1f}, {passage.coverage:.0%} of the question)",
         *(f"  {line}" for line in passage.text.splitlines()),
         "",
     ]

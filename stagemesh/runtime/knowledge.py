@@ -22,6 +22,8 @@ MAX_TITLE_BYTES = 512
 NO_BASE = "none"
 """In place of a name: use no knowledge base, not even one that the configuration names."""
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Neither IDs nor titles hold these: a terminal would obey them."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
@@ -64,13 +66,20 @@ def check_base_name(name: str) -> str:
 
 
 def check_document(document: KnowledgeDocument) -> None:
-    """Raises InvalidRequest for a document that has no ID or no text, or too much of either."""
+    """Raises InvalidRequest for a document without ID or text, with too much of either, or with control characters in
+    its ID or title."""
     size = len(document.document_id.encode())
     if not 0 < size <= MAX_ID_BYTES or len(document.title.encode()) > MAX_TITLE_BYTES:
         raise InvalidRequest(
             "INVALID_DOCUMENT",
             f"the document {document.document_id[:80]!r} needs an ID of 1 to {MAX_ID_BYTES} bytes and a title of at "
             f"most {MAX_TITLE_BYTES}",
+            field="documents",
+        )
+    if CONTROL.search(document.document_id + document.title):
+        raise InvalidRequest(
+            "INVALID_DOCUMENT",
+            f"the document {document.document_id[:80]!r} has control characters in its ID or title",
             field="documents",
         )
     if not document.text.strip() or len(document.text.encode()) > MAX_DOCUMENT_BYTES:

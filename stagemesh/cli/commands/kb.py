@@ -41,6 +41,7 @@ def command() -> None:
 @tenant_option
 @click.option("--name", default="", help="The knowledge base. [default: the source's name]")
 @click.option("--delete-missing", is_flag=True, help="Remove documents that the source does not have.")
+@click.option("--skip-unreadable", is_flag=True, help="Leave out files that are not UTF-8; the report names them.")
 @click.option(
     "--warm",
     "questions_file",
@@ -56,6 +57,7 @@ def sync(
     tenant_id: str,
     name: str,
     delete_missing: bool,
+    skip_unreadable: bool,
     questions_file: Path | None,
     tenant_key: str,
     as_json: bool,
@@ -65,7 +67,7 @@ def sync(
     """Bring a knowledge base to the state of SOURCE: a folder of .md and .txt files, or a file of JSON lines.
 
     A line is {"id": "…", "text": "…", "title": "…"}, the title optional. Only documents that changed are indexed; the
-    base is searched as it was until all of them are.
+    base is searched as it was until all of them are. Links to files outside the folder are left out and named.
     """
     from stagemesh.api.cache.v1 import knowledge_pb2
     from stagemesh.cli import console
@@ -74,22 +76,23 @@ def sync(
     from stagemesh.cli.client.kb_sync import run_sync
     from stagemesh.cli.client.kb_warm import read_questions
     from stagemesh.cli.client.options import DEFAULT_TIMEOUT_S
-    from stagemesh.cli.kb_view import report_json, report_lines, showing_progress
+    from stagemesh.cli.kb_view import left_out_json, left_out_lines, report_json, report_lines, showing_progress
 
     started_s = time.monotonic()
-    documents, questions = read_source(source), read_questions(questions_file) if questions_file else []
+    found = read_source(source, skip_unreadable=skip_unreadable)
+    questions = read_questions(questions_file) if questions_file else []
     begin = knowledge_pb2.SyncBegin(
         tenant_id=tenant_id, knowledge=name or source.stem.lower(), delete_missing=delete_missing
     )
     gateway = Connection(address=gateway_address(state), api_key=tenant_key, timeout_s=DEFAULT_TIMEOUT_S)
     with showing_progress() as on_progress:
-        report, warmed = run_sync((state, config), begin, documents, questions, gateway, on_progress)
+        report, warmed = run_sync((state, config), begin, found.documents, questions, gateway, on_progress)
     seconds = time.monotonic() - started_s
     if as_json:
-        figures = {**report_json(report), "warmed": warmed, "seconds": round(seconds, 3)}
+        figures = {**report_json(report), **left_out_json(found), "warmed": warmed, "seconds": round(seconds, 3)}
         console.print_json({"knowledge": begin.knowledge, **figures})
     else:
-        click.echo("\n".join(report_lines(begin.knowledge, report, warmed, seconds)))
+        click.echo("\n".join([*report_lines(begin.knowledge, report, warmed, seconds), *left_out_lines(found)]))
 
 
 @command.command("list")
