@@ -61,7 +61,7 @@ class KvUpkeep:
             try:
                 await self.once()
             except (RedisError, OSError, TimeoutError, StagemeshError) as error:
-                log.warning("KV store not kept in order", error=str(error))
+                log.warning("KV store not kept in order; if this goes on, empty the KV Redis", error=str(error))
             await self._wait()
 
     async def _wait(self) -> None:

@@ -261,6 +261,42 @@ async def test_values_that_vanish_or_end_are_uncounted(kv: Bench) -> None:
     assert digest(0) not in kv.values(lease.namespace)
 
 
+RANDOM = [b"", b"x", b"\xff" * 24, bytes(range(40)), b"\xff" * 3_000, struct.pack("<3d", math.nan, 0, 0)]
+
+
+@pytest.mark.parametrize("record", RANDOM)
+async def test_a_record_that_cannot_be_read_counts_as_absent_and_is_taken_out(kv: Bench, record: bytes) -> None:
+    lease = await kv.lease("t", holder=A)
+    kv.store(lease, range(4))
+    kv.sync.hset(lease.namespace + b"pages", digest(2), record)
+    assert await kv.found(lease, range(4), holder=A) == 2
+    stats = await kv.directory.stats(lease.namespace)
+    assert (stats.pages, stats.vanished, stats.num_bytes) == (3, 1, 3 * ONE_PAGE)
+    kv.sync.hset(lease.namespace + b"pages", digest(0), record)
+    assert await kv.directory.sweep(lease.namespace) == 1
+    kv.sync.hset(lease.namespace + b"pages", digest(1), record)
+    kv.store(lease, [1])
+    stats = await kv.directory.stats(lease.namespace)
+    assert (stats.pages, stats.num_bytes, stats.total_bytes) == (2, 2 * ONE_PAGE, 2 * ONE_PAGE)
+    kv.sync.hset(lease.namespace + b"pages", digest(1), record)
+    await kv.directory.forget_session(lease.namespace, "a", lease_ttl_s=TTL_S)
+    assert not kv.values(lease.namespace)
+
+
+async def test_keys_of_another_type_and_counts_that_are_no_numbers_are_taken_away(kv: Bench) -> None:
+    lease = await kv.lease("t")
+    kv.store(lease, range(4))
+    kv.sync.hset(lease.namespace + b"sums", "published", b"\xff\x00")
+    kv.sync.set("stagemesh:kv:{all}:bytes", b"\xff")
+    for name in (b"order", b"expiry", b"pins", b"pages"):
+        kv.sync.delete(lease.namespace + name)
+        kv.sync.set(lease.namespace + name, b"\xff\xfe")
+    assert (await kv.directory.stats(lease.namespace)).published == 0
+    await kv.directory.sweep(lease.namespace)
+    assert (await kv.directory.stats(lease.namespace)).num_bytes == 0
+    assert kv.store(lease, ["new"]).entered == 1
+
+
 async def test_an_index_that_is_lost_leaves_no_bytes_counted(kv: Bench) -> None:
     lease = await kv.lease("t")
     kv.store(lease, range(10))

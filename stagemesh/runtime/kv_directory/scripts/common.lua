@@ -36,12 +36,19 @@ local function keep_index(space, ttl_s)
   keep(BYTES, ttl_s + INDEX_SLACK_S)
 end
 
--- Bytes, worth and cost of a page, and the tags of its last holders.
+-- Numbers that a record can hold; anything else was not written by these scripts.
+local function is_sane(bytes, worth, cost)
+  return bytes >= 0 and bytes < 2 ^ 40 and bytes % 1 == 0 and math.abs(worth) < PROTECTED / 4 and math.abs(cost) < PROTECTED / 4
+end
+
+-- Bytes, worth and cost of a page, and the tags of its last holders; nothing for what is no record.
 local function unpack_page(packed)
+  local size = #packed
+  if size < 16 or size > 24 + TAG_BYTES * MAX_TAGS or size % 8 ~= 0 then return nil end
   local bytes, worth = struct.unpack('<dd', packed)
-  if #packed % TAG_BYTES == 0 then return bytes, worth, 0, string.sub(packed, 17) end -- entered before there were costs
-  local cost = struct.unpack('<d', packed, 17)
-  return bytes, worth, cost, string.sub(packed, 25)
+  local cost, tags = 0, string.sub(packed, 17) -- one that was entered before there were costs
+  if size % TAG_BYTES ~= 0 then cost, tags = struct.unpack('<d', packed, 17), string.sub(packed, 25) end
+  if is_sane(bytes, worth, cost) then return bytes, worth, cost, tags end
 end
 
 -- The same; nothing if the directory does not know the page.
@@ -64,13 +71,14 @@ end
 
 -- Erases a page, whatever remains of it; `why` is the sum that counts it.
 local function drop(space, digest, why)
+  local value_bytes = redis.pcall('STRLEN', space .. 'v:' .. digest)
   redis.call('DEL', space .. 'v:' .. digest)
   redis.call('ZREM', space .. 'order', digest)
   redis.call('ZREM', space .. 'expiry', digest)
   local was_pinned = redis.call('ZREM', space .. 'pins', digest) == 1
   local bytes = read_page(space, digest)
-  if not bytes then return 0 end
-  redis.call('HDEL', space .. 'pages', digest)
+  if redis.call('HDEL', space .. 'pages', digest) == 0 then return 0 end
+  if not bytes then bytes, why = footprint(tonumber(value_bytes) or 0), 'vanished' end -- the record said nothing
   if was_pinned then redis.call('HINCRBY', space .. 'sums', 'pinned', whole(-bytes)) end
   redis.call('HINCRBY', space .. 'sums', why, 1)
   count(space, -bytes)
@@ -164,4 +172,24 @@ local function with_tag(tags, tag)
   end
   if #tags >= TAG_BYTES * MAX_TAGS then tags = string.sub(tags, TAG_BYTES + 1) end
   return tags .. tag
+end
+
+-- Takes away what has another type than the directory gives it, or is no number where one is counted.
+local function mend(types, counts)
+  for name, kind in pairs(types) do
+    local is = redis.call('TYPE', name).ok
+    if is ~= 'none' and is ~= kind then redis.call('DEL', name) end
+  end
+  local fields = redis.call('HGETALL', counts)
+  for i = 1, #fields, 2 do
+    if not string.match(fields[i + 1], '^%-?%d+$') or #fields[i + 1] > 16 then redis.call('HDEL', counts, fields[i]) end
+  end
+end
+
+local function mend_index(space)
+  mend({
+    [space .. 'order'] = 'zset', [space .. 'expiry'] = 'zset', [space .. 'pins'] = 'zset',
+    [space .. 'pages'] = 'hash', [space .. 'sums'] = 'hash', [SPACES] = 'zset', [BYTES] = 'string',
+  }, space .. 'sums')
+  if not string.match(redis.call('GET', BYTES) or '0', '^%-?%d+$') then redis.call('DEL', BYTES) end
 end

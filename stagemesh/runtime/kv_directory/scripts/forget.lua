@@ -23,6 +23,8 @@ for _, digest in ipairs(redis.call('SPOP', held, max)) do
     else
       write_page(space, digest, bytes, worth, cost, others)
     end
+  else -- who else holds it is not known: it goes
+    erased = erased + drop(space, digest, 'forgotten')
   end
 end
 return {pages, whole(erased), redis.call('SCARD', held)}

@@ -77,8 +77,16 @@ end
 local function touch(space, from, to, first_depth, keeps)
   local digests = {unpack(ARGV, from, to)}
   local packed, known, vanished = redis.call('HMGET', space .. 'pages', unpack(digests)), 0, 0
-  while packed[known + 1] do known = known + 1 end
-  if known > 0 then known, vanished = present(space, digests, known) end
+  while packed[known + 1] and unpack_page(packed[known + 1]) do known = known + 1 end
+  if packed[known + 1] then -- a record that says nothing
+    drop(space, digests[known + 1], 'vanished')
+    vanished = 1
+  end
+  if known > 0 then
+    local lost
+    known, lost = present(space, digests, known)
+    vanished = vanished + lost
+  end
   if known == 0 then return 0, vanished end
   local scores, order = redis.call('ZMSCORE', space .. 'order', unpack(digests, 1, known)), {}
   for i = 1, known do

@@ -59,7 +59,7 @@ for at = FIRST, #ARGV, 2 do
       if cost ~= old_cost then redis.call('ZINCRBY', space .. 'order', cost - old_cost, digest) end
     else
       bytes, worth, cost, tags = footprint(num_bytes), horizon_s, math.min(run_cost, highest), ''
-      count(space, bytes)
+      if redis.call('HEXISTS', space .. 'pages', digest) == 0 then count(space, bytes) end -- else its record said nothing
       redis.call('ZADD', space .. 'order', now + worth + cost - depth * DEPTH_STEP_S, digest)
       entered[#entered + 1] = digest
     end

@@ -1,5 +1,6 @@
 -- ARGV: namespace. Gives {bytes, pages, sums as a flat list, bytes of all, namespaces, total and tenant budget}.
 local space = ARGV[1]
+mend_index(space)
 sweep(space, MAX_SWEPT)
 return {
   whole(used(space)),

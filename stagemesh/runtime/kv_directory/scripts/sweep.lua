@@ -1,12 +1,13 @@
 -- Brings the index of a namespace in line with the values: what ended, what vanished, what is over a budget.
 -- ARGV: namespace, cursor of the last call ('0' at first), max. Gives {next cursor, entries that were wrong}.
 local space, cursor, max, wrong = ARGV[1], ARGV[2], tonumber(ARGV[3]), 0
+mend_index(space)
 sweep(space, max)
 local next, entries = unpack(redis.call('HSCAN', space .. 'pages', cursor, 'COUNT', max))
 for i = 1, #entries, 2 do
   local digest = entries[i]
   local expires_s = redis.call('EXPIRETIME', space .. 'v:' .. digest)
-  if expires_s == -2 then
+  if expires_s == -2 or not unpack_page(entries[i + 1]) then
     drop(space, digest, 'vanished')
     wrong = wrong + 1
   end
