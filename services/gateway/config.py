@@ -77,7 +77,10 @@ class GatewayConfig(Section):
     cache_timeout_s: float = Field(default=0.1, gt=0)
     """Budget of one call to the cache; then the request runs cold."""
     session_timeout_s: float = Field(default=0.5, gt=0)
-    """For the stored conversation: without it the answer lacks its context, so it is worth more waiting."""
+    """Budget of one attempt to get the stored conversation."""
+    session_wait_s: float = Field(default=5.0, gt=0)
+    """How long a request waits for its conversation when the cache is away (a restart takes seconds), at most half of
+    its time; then it is answered without, marked, and the turn is not stored."""
     knowledge: PassagesConfig = PassagesConfig()
     """Passages of knowledge bases in prompts."""
     preferences: bool = True

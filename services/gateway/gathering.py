@@ -11,6 +11,7 @@ import grpc
 
 from services.gateway import metrics, stages
 from services.gateway.additions import CountedPassage, PassageLimits, Placed, place
+from services.gateway.cache_problem import OUT_OF_REACH, cache_problem
 from services.gateway.calls import call
 from services.gateway.config import GatewayConfig
 from services.gateway.peers import Peers
@@ -26,6 +27,7 @@ RETRIES = RetryPolicy(max_attempts=2, first_backoff_s=0.01)
 SEARCH_MORE = 2
 """Passages asked for beyond those that may be added: some stand in the session already, some are too long."""
 MAX_OBSERVED_TEXTS = 16
+WITHOUT_KNOWLEDGE, WITHOUT_PREFERENCES = "without-knowledge", "without-preferences"
 TOO_MUCH = frozenset(
     {"PROMPT_TOO_LONG", "PROMPT_TOO_LARGE", "TOO_MANY_MESSAGES", "TEMPLATE_REFUSED", "TEMPLATE_FAILED"}
 )
@@ -57,6 +59,8 @@ class Additions:
     """None where they are not known: then the session's stay as they are."""
     problems: list[tuple[str, str]] = field(default_factory=list)
     """`(fallback, reason)` of what could not be had."""
+    missed: str = ""
+    """What became of the base that the answer should draw on, for a reader."""
 
     def place(self, history: Sequence[ChatMessage], asked: Sequence[ChatMessage], config: GatewayConfig) -> Placed:
         limits = PassageLimits(
@@ -69,7 +73,20 @@ class Additions:
     def report(self, log_stages: stages.StageLog) -> None:
         """Mark the answer where something is missing; after the session's own report, whose fallback weighs more."""
         for fallback, reason in self.problems:
-            log_stages.degrade(stages.CACHE, fallback=fallback, reason=reason)
+            detail = self.missed if fallback == WITHOUT_KNOWLEDGE else ""
+            log_stages.degrade(stages.CACHE, fallback=fallback, reason=reason, detail=detail)
+
+    def miss(self, choice: KnowledgeChoice, problem: StagemeshError, what: str) -> None:
+        """The answer draws on nothing of the chosen base, and says so."""
+        log.warning("no passages", knowledge=choice.name, error=str(problem))
+        metrics.ADDITIONS.labels("passages", "failed").inc()
+        self.problems.append((WITHOUT_KNOWLEDGE, problem.reason))
+        self.knowledge, self.missed = "", f"the knowledge base {choice.name!r} {what}"
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Something is missing only because the cache service was not heard."""
+        return any(reason in OUT_OF_REACH for _, reason in self.problems)
 
 
 async def gather(work: Work, peers: Peers, config: GatewayConfig) -> Additions:
@@ -95,6 +112,12 @@ async def gather(work: Work, peers: Peers, config: GatewayConfig) -> Additions:
     return additions
 
 
+async def gather_again(additions: Additions, work: Work, peers: Peers, config: GatewayConfig) -> Additions:
+    """Once more, for a session that was opened though the cache was out of reach before: it is back. Raises as
+    `gather` does."""
+    return await gather(work, peers, config) if additions.out_of_reach else additions
+
+
 def choose_base(work: Work, config: GatewayConfig) -> KnowledgeChoice | None:
     """The request's own base, else its tenant's, else its route's."""
     job = work.job
@@ -117,22 +140,24 @@ async def _search(
     )
     try:
         answer = await call(peers.knowledge.Search, request, RETRIES, work.deadline, config.knowledge.timeout_s)
-        additions.found = await peers.passage_tokens.count(
-            answer.response.passages, work.job.model, work.deadline, config.tokenizer_timeout_s
-        )
     except grpc.RpcError as error:
-        problem = from_rpc(error)
+        problem = cache_problem(error)
         unknown = isinstance(problem, NotFound) and problem.reason == "KNOWLEDGE_NOT_FOUND"
         if unknown and choice.asked:
             raise problem from error
         if unknown and choice.optional:
             additions.knowledge = ""
             return
-        log.warning("no passages", knowledge=choice.name, error=str(problem))
-        additions.problems.append(("without-passages", problem.reason))
-        metrics.ADDITIONS.labels("passages", "failed").inc()
-    else:
-        metrics.ADDITIONS.labels("passages", "found" if additions.found else "none").inc()
+        additions.miss(choice, problem, "was not searched")
+        return
+    try:
+        additions.found = await peers.passage_tokens.count(
+            answer.response.passages, work.job.model, work.deadline, config.tokenizer_timeout_s
+        )
+    except grpc.RpcError as error:
+        additions.miss(choice, from_rpc(error), "was not used: the tokenizer did not count its passages")
+        return
+    metrics.ADDITIONS.labels("passages", "found" if additions.found else "none").inc()
 
 
 async def _observe(additions: Additions, work: Work, peers: Peers, config: GatewayConfig) -> None:
@@ -146,9 +171,9 @@ async def _observe(additions: Additions, work: Work, peers: Peers, config: Gatew
         answer = await call(peers.preferences.Observe, request, RETRIES, work.deadline, config.cache_timeout_s)
         additions.preferences = answer.response.preferences
     except grpc.RpcError as error:
-        problem: StagemeshError = from_rpc(error)
+        problem = cache_problem(error)
         log.warning("no preferences", error=str(problem))
-        additions.problems.append(("without-preferences", problem.reason))
+        additions.problems.append((WITHOUT_PREFERENCES, problem.reason))
         metrics.ADDITIONS.labels("preferences", "failed").inc()
     else:
         metrics.ADDITIONS.labels("preferences", "found" if additions.preferences else "none").inc()

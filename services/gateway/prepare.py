@@ -10,7 +10,7 @@ import grpc
 from services.gateway import stages
 from services.gateway.calls import REFUSALS, call
 from services.gateway.config import GatewayConfig
-from services.gateway.gathering import gather, tokenize_placed
+from services.gateway.gathering import gather, gather_again, tokenize_placed
 from services.gateway.peers import Peers
 from services.gateway.placement import Placement
 from services.gateway.session_lease import lease_of, open_session
@@ -45,6 +45,8 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
         if job.request.session_id:
             session = await open_session(work, model, mode, placement, peers, config)
         additions = await gathering
+        if session is not None:
+            additions = await gather_again(additions, work, peers, config)
         turn = job.request.chat.messages
         placed = additions.place(session.session.messages if session is not None else (), turn, config)
         prepared, placed = await tokenize_placed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from services.gateway import stages
+from services.gateway.cache_problem import cache_problem
 from services.gateway.calls import REFUSALS, call
 from services.gateway.config import GatewayConfig
 from services.gateway.peers import Peers
@@ -15,11 +16,16 @@ from stagemesh.api.cache.v1 import cache_pb2
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2
-from stagemesh.runtime.errors import from_rpc
+from stagemesh.runtime.deadline import Deadline
+from stagemesh.runtime.errors import DeadlineExceeded
 from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
 
 CACHE_RETRIES = RetryPolicy(max_attempts=2, first_backoff_s=0.01)
+SESSION_RETRIES = RetryPolicy(max_attempts=1_000, first_backoff_s=0.02, max_backoff_s=0.5)
+"""As often as `gateway.session_wait_s` allows."""
+SESSION_SHARE = 0.5
+"""Of what a request has left, for waiting for its conversation: the answer needs the rest."""
 
 log = get_logger(__name__)
 
@@ -32,23 +38,26 @@ async def open_session(
     peers: Peers,
     config: GatewayConfig,
 ) -> cache_pb2.OpenSessionResponse | None:
-    """The session; its engine is chosen here, and told which stored pages will be wanted."""
+    """The session; its engine is chosen here, and told which stored pages will be wanted.
+
+    A cache service that is away is waited for; None, marked, where it stays away. Raises what it refuses.
+    """
     request = cache_pb2.OpenSessionRequest(
         tenant_id=work.job.tenant_id,
         session_id=work.job.request.session_id,
         user_id=work.job.request.user_id,
         model=model,
     )
+    wait = Deadline.after(min(config.session_wait_s, work.deadline.budget_s() * SESSION_SHARE))
     try:
         with work.log_stages.measure(stages.CACHE) as measured:
-            answer = await call(
-                peers.cache.OpenSession, request, CACHE_RETRIES, work.deadline, config.session_timeout_s
-            )
+            answer = await call(peers.cache.OpenSession, request, SESSION_RETRIES, wait, config.session_timeout_s)
             measured.note(answer)
             measured.detail = _place(work, model, mode, answer.response, placement, peers)
             return answer.response
-    except grpc.RpcError as error:
-        _go_cold(error, work.log_stages)
+    except (grpc.RpcError, DeadlineExceeded) as error:
+        detail = "the conversation is missing, and this turn was not stored"
+        _go_without("without-conversation", detail, error, work.log_stages)
         return None
 
 
@@ -124,14 +133,14 @@ async def _resolve(
                 measured.detail = f"{answer.response.lease.kv.stored_tokens:,} tokens stored"
             return answer.response.lease
     except grpc.RpcError as error:
-        _go_cold(error, work.log_stages)
+        _go_without("cold", "", error, work.log_stages)
         return cache_pb2.Lease()
 
 
-def _go_cold(error: grpc.RpcError, log_stages: StageLog) -> None:
-    """The cache's fallback: without it a request runs cold, and says so. A request that it refuses is refused."""
-    reason = from_rpc(error)
-    if error.code() in REFUSALS:
+def _go_without(fallback: str, detail: str, error: grpc.RpcError | DeadlineExceeded, log_stages: StageLog) -> None:
+    """The cache's fallbacks: a request goes on, and says without what. One that the cache refuses is refused."""
+    reason = cache_problem(error)
+    if reason.code in REFUSALS:
         raise reason from error
-    log.warning("cache away", error=str(reason))
-    log_stages.degrade(stages.CACHE, fallback="cold", reason=reason.reason)
+    log.warning("cache away", fallback=fallback, error=str(reason))
+    log_stages.degrade(stages.CACHE, fallback=fallback, reason=reason.reason, detail=detail)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import grpc
 
+from services.gateway.cache_problem import cache_problem
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway
 from services.gateway.metadata import deadline_of, tenant_of
@@ -14,8 +15,13 @@ from services.gateway.peers import Peers
 from stagemesh.api.cache.v1 import cache_pb2, preferences_pb2
 from stagemesh.api.gateway.v1 import sessions_pb2, sessions_pb2_grpc
 from stagemesh.runtime.channel import call_metadata
-from stagemesh.runtime.errors import InvalidRequest, from_rpc
+from stagemesh.runtime.errors import InvalidRequest
 from stagemesh.runtime.interceptors import Context
+
+CALL_S, FORGET_S = 8.0, 60.0
+"""For one call to the cache service; erasing a user goes through all that is kept of it."""
+SHARE = 0.9
+"""Of the caller's time, for that call."""
 
 T = TypeVar("T")
 
@@ -57,7 +63,7 @@ class SessionsServicer(sessions_pb2_grpc.SessionsServiceServicer):
             case _:
                 raise InvalidRequest("MISSING_ID", "name the session or the user to forget", field="what")
         await self._engines.forget(tenant_id)
-        answer = await self._call(self._cache.Forget, asked, context)
+        answer = await self._call(self._cache.Forget, asked, context, FORGET_S)
         await self._engines.forget(tenant_id)  # what a turn under way has kept meanwhile
         return sessions_pb2.ForgetResponse(sessions=answer.sessions)
 
@@ -92,10 +98,13 @@ class SessionsServicer(sessions_pb2_grpc.SessionsServiceServicer):
     async def _tenant(self, context: Context) -> str:
         return (await tenant_of(self._gateway, context)).tenant_id
 
-    async def _call(self, method: Callable[..., Awaitable[T]], request: object, context: Context) -> T:
-        """Once: the cache service has budgets of its own, and says by itself when it cannot."""
-        timeout_s = deadline_of(self._config, context).budget_s()
+    async def _call(
+        self, method: Callable[..., Awaitable[T]], request: object, context: Context, at_most_s: float = CALL_S
+    ) -> T:
+        """Once: the cache service has budgets of its own, and says by itself when it cannot. One that says nothing is
+        given up early enough for the caller to hear of it."""
+        timeout_s = min(at_most_s, deadline_of(self._config, context).budget_s() * SHARE)
         try:
             return await method(request, timeout=timeout_s, metadata=call_metadata())
         except grpc.RpcError as error:
-            raise from_rpc(error) from error
+            raise cache_problem(error) from error

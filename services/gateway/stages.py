@@ -100,11 +100,15 @@ class StageLog:
                 )
             )
 
-    def degrade(self, stage: common_pb2.Stage.ValueType, *, fallback: str, reason: str) -> None:
+    def degrade(self, stage: common_pb2.Stage.ValueType, *, fallback: str, reason: str, detail: str = "") -> None:
         """`stage` could not do its work; its declared fallback was taken."""
         self.add(
             common_pb2.StageReport(
-                stage=stage, status=common_pb2.STAGE_STATUS_DEGRADED, fallback=fallback, reason=reason
+                stage=stage,
+                status=common_pb2.STAGE_STATUS_DEGRADED,
+                fallback=fallback,
+                reason=reason,
+                detail=detail,
             )
         )
 
@@ -113,7 +117,8 @@ class StageLog:
         self.degrade(ADMIT, fallback="no-ledger", reason="LEDGER_UNAVAILABLE")
 
     def add(self, report: common_pb2.StageReport) -> None:
-        """Record one report. Times add up; the worse status wins, except that a fallback heals a failure."""
+        """Record one report. Times add up; the worse status wins, except that a fallback heals a failure. Fallbacks of
+        one stage are all named; the reason is that of the first."""
         known = self._reports.get(report.stage)
         if known is None:
             known = self._reports[report.stage] = common_pb2.StageReport()
@@ -124,11 +129,16 @@ class StageLog:
             healed = (
                 known.status == common_pb2.STAGE_STATUS_FAILED and report.status == common_pb2.STAGE_STATUS_DEGRADED
             )
+            both_degraded = known.status == report.status == common_pb2.STAGE_STATUS_DEGRADED
             if healed or _SEVERITY[report.status] > _SEVERITY[known.status]:
                 known.status, known.fallback, known.reason = report.status, report.fallback, report.reason
             if report.instance:
                 known.instance, known.generation = report.instance, report.generation
-            known.detail = report.detail or known.detail
+            if both_degraded:
+                known.fallback = _joined(known.fallback, report.fallback, ", ")
+                known.detail = _joined(known.detail, report.detail, "; ")
+            else:
+                known.detail = report.detail or known.detail
         self.publish(known)
 
     @property
@@ -146,3 +156,9 @@ class StageLog:
             or common_pb2.StageReport(stage=stage, status=common_pb2.STAGE_STATUS_SKIPPED, attempts=0)
             for stage in ORDER
         ]
+
+
+def _joined(known: str, new: str, separator: str) -> str:
+    """Both, each once."""
+    parts = known.split(separator) if known else []
+    return known if not new or new in parts else separator.join([*parts, new])

@@ -14,7 +14,7 @@ from quality_support import free_port
 
 from services.gateway.additions import Placed
 from services.gateway.config import GatewayConfig, PassagesConfig, RouteConfig
-from services.gateway.gathering import Additions, gather, tokenize_placed
+from services.gateway.gathering import Additions, gather, gather_again, tokenize_placed
 from services.gateway.job import make_job
 from services.gateway.passage_tokens import PassageTokens
 from services.gateway.stages import StageLog
@@ -154,7 +154,7 @@ async def test_a_base_of_the_route_may_be_missing_and_one_of_the_tenant_is_misse
     by_tenant = GatewayConfig(knowledge=PATIENT.model_copy(update={"tenants": {"t": "own"}}), routes=routes)
     found = await gather(work_for(by_tenant), connected, by_tenant)
     assert servicer.asked[-1].knowledge == "own"
-    assert found.problems == [("without-passages", "KNOWLEDGE_NOT_FOUND")]
+    assert found.problems == [("without-knowledge", "KNOWLEDGE_NOT_FOUND")]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ async def test_a_search_that_fails_leaves_the_request_marked_and_without_passage
     servicer.error = error
     found = await gather(work_for(knowledge="faq", user_id="ann"), connected, CONFIG)
     assert (list(found.found), found.preferences) == ([], None)
-    assert sorted(found.problems) == [("without-passages", error.reason), ("without-preferences", error.reason)]
+    assert sorted(found.problems) == [("without-knowledge", error.reason), ("without-preferences", error.reason)]
     log = StageLog(process_identity("gateway"))
     found.report(log)
     assert log.degraded is not None
@@ -178,7 +178,7 @@ async def test_a_search_that_fails_leaves_the_request_marked_and_without_passage
 async def test_with_no_cache_service_at_all_the_request_goes_on() -> None:
     async with peers(free_port()) as connected:
         found = await gather(work_for(knowledge="faq", user_id="ann"), connected, GatewayConfig())
-    assert {fallback for fallback, _ in found.problems} == {"without-passages", "without-preferences"}
+    assert {fallback for fallback, _ in found.problems} == {"without-knowledge", "without-preferences"}
 
 
 async def test_a_turn_that_is_too_long_only_with_its_additions_goes_without_them() -> None:
@@ -206,3 +206,26 @@ async def test_what_is_too_long_without_additions_as_well_is_refused() -> None:
         with pytest.raises(InvalidRequest):
             await tokenize_placed(placed, [plain], log, tokenize)
     assert log.degraded is None
+
+
+async def test_a_base_that_was_not_searched_is_named_beside_a_lost_conversation_or_missing_reuse() -> None:
+    async with peers(free_port()) as connected:
+        found = await gather(work_for(knowledge="faq"), connected, GatewayConfig())
+    assert (found.knowledge, found.out_of_reach) == ("", True)
+    for first in ("without-conversation", "cold"):
+        log = StageLog(process_identity("gateway"))
+        log.degrade(common_pb2.STAGE_CACHE, fallback=first, reason="CACHE_UNAVAILABLE", detail="about the first")
+        found.report(log)
+        assert log.degraded is not None
+        assert (log.degraded.fallback, log.degraded.reason) == (f"{first}, without-knowledge", "CACHE_UNAVAILABLE")
+        assert log.degraded.detail == "about the first; the knowledge base 'faq' was not searched"
+
+
+async def test_a_base_is_searched_again_once_the_cache_is_back_and_only_then(services: tuple[Services, Any]) -> None:
+    servicer, connected = services
+    loading = Additions(problems=[("without-knowledge", "KNOWLEDGE_LOADING")])
+    assert await gather_again(loading, work_for(knowledge="faq"), connected, CONFIG) is loading
+    assert servicer.asked == []
+    away = Additions(problems=[("without-knowledge", "CACHE_UNAVAILABLE")])
+    found = await gather_again(away, work_for(knowledge="faq"), connected, CONFIG)
+    assert (len(found.found), found.problems, found.knowledge) == (2, [], "faq")

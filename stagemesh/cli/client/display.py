@@ -104,7 +104,7 @@ def stage_table(final: gateway_pb2.Final) -> Table:
             f"{stage['duration_ms']:.2f}" if stage["status"] != "skipped" else "",
             str(stage["attempts"] or ""),
             instances.get(number, ""),
-            stage["fallback"] or stage["detail"] or "",
+            ": ".join(part for part in (stage["fallback"], stage["detail"]) if part),
         )
     return view
 
