@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 
 from services.cache.config import CacheConfig
 from services.cache.session import PageEnd
@@ -13,6 +14,8 @@ from stagemesh.runtime.errors import InvalidRequest
 
 MAX_PAGE_SIZE = 1_000
 DEFAULT_PAGE_SIZE = 100
+MAX_NAME_BYTES = 256
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def check_id(value: str, field: str, config: CacheConfig, *, required: bool = True) -> str:
@@ -22,6 +25,20 @@ def check_id(value: str, field: str, config: CacheConfig, *, required: bool = Tr
     if len(value.encode()) > config.max_id_bytes:
         raise InvalidRequest(
             "ID_TOO_LONG", f"{field} may have at most {config.max_id_bytes} bytes in UTF-8", field=field
+        )
+    return value
+
+
+def check_name(value: str, field: str, *, required: bool = True) -> str:
+    """`value`, if the gateway would take it as an ID, for calls of an operator that do not pass the gateway.
+
+    Raises InvalidRequest.
+    """
+    if required and not value:
+        raise InvalidRequest("MISSING_ID", f"{field} must be given", field=field)
+    if len(value.encode()) > MAX_NAME_BYTES or _CONTROL.search(value):
+        raise InvalidRequest(
+            "INVALID_IDENTIFIER", f"{field} takes up to {MAX_NAME_BYTES} bytes without control characters", field=field
         )
     return value
 

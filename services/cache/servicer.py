@@ -13,7 +13,7 @@ from services.cache.kv_lookup import KvLookup
 from services.cache.learning.expectation import Expectation
 from services.cache.learning.part import Learning
 from services.cache.lease import parse_lease_id
-from services.cache.limits import check_id, check_turn, decode_page_token, encode_page_token, page_size
+from services.cache.limits import check_id, check_name, check_turn, decode_page_token, encode_page_token, page_size
 from services.cache.preferences.keys import UserKeys
 from services.cache.preferences.store import PreferenceStore
 from services.cache.redis_guard import RedisGuard
@@ -180,15 +180,18 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         return cache_pb2.ReleaseResponse()
 
     async def Explain(self, request: cache_pb2.ExplainRequest, context: Context) -> cache_pb2.ExplainResponse:
-        check_id(request.request_id, "request_id", self._config)
+        check_name(request.request_id, "request_id")
+        check_name(request.tenant_id, "tenant_id", required=False)
         await self._usage_log.flush()
         return await self._reports.explain(request.tenant_id, request.request_id)
 
     async def Stats(self, request: cache_pb2.StatsRequest, context: Context) -> cache_pb2.StatsResponse:
+        check_name(request.tenant_id, "tenant_id", required=False)
         await self._usage_log.flush()
         return await self._reports.stats(request.tenant_id)
 
     async def Top(self, request: cache_pb2.TopRequest, context: Context) -> cache_pb2.TopResponse:
+        check_name(request.tenant_id, "tenant_id", required=False)
         await self._usage_log.flush()
         return await self._reports.top(request.tenant_id, request.limit)
 

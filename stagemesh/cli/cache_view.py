@@ -16,16 +16,45 @@ PUBLIC = "(public)"
 """Stands for what all tenants share."""
 
 CAUSES = {
-    "NEVER_STORED": "nothing of it had been stored before",
+    "NEVER_STORED": "it was not stored, or no longer is",
     "EVICTED": "it had been stored, and was evicted, or its time was over",
     "KV_DISABLED": "storing pages is switched off (cache.kv.enabled)",
     "KV_NOT_READY": "the KV Redis had just started and had no limits yet",
     "KV_STORE_SLOW": "the KV Redis did not answer within cache.kv.lookup_budget_ms",
-    "KV_STORE_AWAY": "the KV Redis could not be reached, or refused to work",
-    "KV_STORE_LEFT_ALONE": "the KV Redis was left alone after failures",
+    "KV_STORE_AWAY": "the KV Redis could not be reached, or refused to work; if it refuses for long, empty it",
+    "KV_STORE_LEFT_ALONE": "the KV Redis was left alone for a moment after failures",
     "NO_IDENTITY": "the engine names no revision of its model",
+    "TRUNCATED": "the stored page was cut short",
+    "TRAILING_BYTES": "the stored page was longer than it should be",
+    "BAD_MAGIC": "what was stored is no page",
+    "OTHER_VERSION": "the page was stored in another format",
+    "BAD_CHECKSUM": "the stored page was damaged",
+    "OTHER_TENANT": "the page belongs to another tenant",
+    "OTHER_EPOCH": "the page was stored before everything was made void",
+    "OTHER_KEY": "the page belongs under another name",
+    "OTHER_PARENT": "the page follows another beginning",
+    "OTHER_TOKENS": "the page is of another text",
+    "OTHER_REVISION": "the page is of a model with other weights",
+    "OTHER_TOKENIZER": "the page is of another tokenizer",
+    "OTHER_PRECISION": "the page was computed in another precision mode",
+    "OTHER_ADAPTER": "the page was computed with another adapter",
+    "OTHER_ENGINE": "the page was computed by another version of the engine",
+    "OTHER_DTYPE": "the page is stored in another number format (engine.kv_store.format)",
+    "OTHER_LAYOUT": "the page is of a model of another shape",
+    "NOT_FINITE": "the stored page held numbers that are not finite",
+    "NOT_FOUND": "the page had gone when the engine asked for it",
+    "STORE_UNAVAILABLE": "the engine could not reach the KV Redis",
+    "STORE_SLOW": "computing was quicker than the KV Redis",
+    "STORE_FULL": "the KV Redis had no memory left",
+    "STORE_REFUSED": "the KV Redis answered the engine with an error; see the engine's log",
+    "LOAD_TOO_DEAR": "loading was estimated to take longer than computing",
+    "LEASE_EXPIRED": "the request came to its engine after its lease had ended",
+    "NO_STORE": "the engine has no KV Redis (kv_url), or engine.kv_store is switched off",
+    "QUEUE_FULL": "too much waited to be loaded or stored",
+    "CANCELLED": "the request ended while its pages were loaded",
+    "LOAD_FAILED": "a fault of the engine's own; see its log",
 }
-"""Those that the cache service finds; others are the engine's (services/engine/kv/miss_cause.py)."""
+"""First what the cache service finds, then what engines find (services/engine/kv/miss_cause.py)."""
 
 
 def ratio(part: int, whole: int) -> float | None:

@@ -48,7 +48,12 @@ class BaseStore:
         """The token of a lock on the base for LOCK_MS. Raises Unavailable while another one holds it."""
         token = secrets.token_hex(16)
         if not await self._client.set(keys.lock(), token, nx=True, px=LOCK_MS):
-            raise Unavailable("KNOWLEDGE_BUSY", "another sync of this knowledge base runs", retry_after_ms=2_000)
+            left_ms = int(await self._client.pttl(keys.lock()))
+            raise Unavailable(
+                "KNOWLEDGE_BUSY",
+                f"another sync of this knowledge base runs, or broke off; its lock ends within {LOCK_MS // 1000} s",
+                retry_after_ms=min(max(left_ms, 1_000), LOCK_MS),
+            )
         return token
 
     async def prolong(self, keys: BaseKeys, token: str) -> None:

@@ -14,7 +14,7 @@ from services.cache.knowledge.keys import BaseKeys
 from services.cache.knowledge.manifest import Manifest
 from services.cache.knowledge.searching import Found
 from services.cache.knowledge.sync import Sync, SyncTools
-from services.cache.limits import check_id
+from services.cache.limits import check_name
 from stagemesh.api.cache.v1 import knowledge_pb2, knowledge_pb2_grpc
 from stagemesh.runtime.errors import InvalidRequest, NotFound, Precondition
 from stagemesh.runtime.interceptors import Context
@@ -63,7 +63,7 @@ class KnowledgeServicer(knowledge_pb2_grpc.KnowledgeServiceServicer):
     async def ListBases(
         self, request: knowledge_pb2.ListBasesRequest, context: Context
     ) -> knowledge_pb2.ListBasesResponse:
-        tenant_id = check_id(request.tenant_id, "tenant_id", self._config)
+        tenant_id = check_name(request.tenant_id, "tenant_id")
         names = await self._guard.call(self._store.names(tenant_id), self._change_s)
         bases = []
         for name in names:
@@ -84,7 +84,7 @@ class KnowledgeServicer(knowledge_pb2_grpc.KnowledgeServiceServicer):
         return knowledge_pb2.DropBaseResponse(documents=dropped.documents)
 
     def _keys(self, tenant_id: str, name: str) -> BaseKeys:
-        return BaseKeys(check_id(tenant_id, "tenant_id", self._config), check_base_name(name))
+        return BaseKeys(check_name(tenant_id, "tenant_id"), check_base_name(name))
 
     async def _copy(self, keys: BaseKeys) -> Copy:
         """The base in its present version, within the budget of a search."""

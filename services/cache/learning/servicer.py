@@ -11,7 +11,7 @@ from services.cache.learning.question_store import QuestionStore
 from services.cache.learning.trainer import Trainer
 from services.cache.learning.warm_set import WarmSet
 from services.cache.learning.warmer import Outcome, Warmer
-from services.cache.limits import check_id
+from services.cache.limits import check_name
 from services.cache.redis_guard import RedisGuard
 from stagemesh.api.cache.v1 import learning_pb2, learning_pb2_grpc
 from stagemesh.runtime.errors import InvalidRequest, Precondition
@@ -65,14 +65,14 @@ class LearningServicer(learning_pb2_grpc.LearningServiceServicer):
 
     async def Pin(self, request: learning_pb2.PinRequest, context: Context) -> learning_pb2.PinResponse:
         self._check_enabled()
-        tenant_id = check_id(request.tenant_id, "tenant_id", self._config)
+        tenant_id = check_name(request.tenant_id, "tenant_id")
         pages = await self._protection.protect(tenant_id, request.model, request.token_ids, request.ttl_s)
         return learning_pb2.PinResponse(pages=pages)
 
     async def _begin(self, requests: AsyncIterator[learning_pb2.WarmRequest]) -> str:
         async for request in requests:
             if request.WhichOneof("kind") == "begin":
-                return check_id(request.begin.tenant_id, "tenant_id", self._config)
+                return check_name(request.begin.tenant_id, "tenant_id")
             break
         raise InvalidRequest("UNEXPECTED_MESSAGE", "begin with the tenant", field="kind")
 
@@ -85,8 +85,8 @@ class LearningServicer(learning_pb2_grpc.LearningServiceServicer):
     ) -> None:
         asked = []
         for dialogue in dialogues.dialogues:
-            check_id(dialogue.session_id, "session_id", self._config)
-            check_id(dialogue.user_id, "user_id", self._config, required=False)
+            check_name(dialogue.session_id, "session_id")
+            check_name(dialogue.user_id, "user_id", required=False)
             asked += list(asked_in(dialogue))
             report.dialogues += 1
             report.turns += len(dialogue.turns)

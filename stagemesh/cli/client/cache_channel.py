@@ -31,7 +31,8 @@ async def cache_channel(state: Path | None, config: Path | None) -> AsyncIterato
         error = from_rpc(failed)
         if error.reason == "UNAVAILABLE":
             raise CommandError(f"no cache service answers at {address}; is the mesh up?", Exit.UNREACHABLE) from None
-        raise CommandError(f"{error.reason}: {error.message}", Exit.REJECTED) from None
+        again = f"; try again in {error.retry_after_ms / 1000:.0f} s" if error.retry_after_ms >= 1000 else ""
+        raise CommandError(f"{error.reason}: {error.message}{again}", Exit.REJECTED) from None
     finally:
         await channel.close()
 

@@ -79,6 +79,7 @@ def sync(
     from stagemesh.cli.kb_view import left_out_json, left_out_lines, report_json, report_lines, showing_progress
 
     started_s = time.monotonic()
+    warn_of_unknown_tenant(state, config, tenant_id)
     found = read_source(source, skip_unreadable=skip_unreadable)
     questions = read_questions(questions_file) if questions_file else []
     begin = knowledge_pb2.SyncBegin(
@@ -93,6 +94,22 @@ def sync(
         console.print_json({"knowledge": begin.knowledge, **figures})
     else:
         click.echo("\n".join([*report_lines(begin.knowledge, report, warmed, seconds), *left_out_lines(found)]))
+
+
+def warn_of_unknown_tenant(state: Path | None, config: Path | None, tenant_id: str) -> None:
+    """A line on stderr; nothing where the ledger, which knows the tenants, cannot be reached from here."""
+    from stagemesh.cli.commands.tenant import with_ledger
+    from stagemesh.cli.exits import CommandError
+    from stagemesh.runtime.tenants import DEV_TENANT, list_tenants
+
+    if tenant_id == DEV_TENANT:
+        return
+    try:
+        known = {record.tenant_id for record in with_ledger(state, config, list_tenants)}
+    except CommandError:  # the sync goes through the cache service, and says itself what is wrong with it
+        return
+    if tenant_id not in known:
+        click.echo(f"Warning: the mesh knows no tenant {tenant_id[:80]!r} (`stagemesh tenant list`).", err=True)
 
 
 @command.command("list")
