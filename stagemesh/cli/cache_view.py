@@ -86,6 +86,7 @@ def stats_json(found: cache_pb2.StatsResponse, engines: Sequence[engine_pb2.Watc
                 "pool_pages": load.total_pages,
                 "host_pages": load.kv.host_pages,
                 "host_bytes": load.kv.host_bytes,
+                "not_stored_full_pages": not_stored_full(load),
             }
             for load in engines
         ],
@@ -143,11 +144,21 @@ def stats_view(found: cache_pb2.StatsResponse, engines: Sequence[engine_pb2.Watc
     tiers = [
         Text(
             f"{load.instance}: {load.used_pages:,} of {load.total_pages:,} pages of the pool in use, "
-            f"{_mb(load.kv.host_bytes)} in host memory"
+            f"{_mb(load.kv.host_bytes)} in host memory{full_words(load)}"
         )
         for load in engines
     ]
     return Group(Text(head), *tiers, view, *([Text("Misses:"), *lines] if lines else []))
+
+
+def not_stored_full(load: engine_pb2.WatchLoadResponse) -> int:
+    """Pages that the KV Redis had no memory for, since the engine's start."""
+    return round(load.kv.sums.get("saves_dropped/STORE_FULL", 0.0))
+
+
+def full_words(load: engine_pb2.WatchLoadResponse) -> str:
+    pages = not_stored_full(load)
+    return f"; the KV Redis was full and refused {pages:,} pages" if pages else ""
 
 
 def session_json(session: cache_pb2.SessionHeat) -> dict[str, Any]:

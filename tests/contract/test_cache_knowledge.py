@@ -191,6 +191,15 @@ async def test_replaced_files_get_a_ttl_and_living_ones_have_none(stub: Stub, em
         assert sum(ttl == -1 for ttl in ttls) == len(set(fields[b"files"].split(b'"')[3::4]))
 
 
+async def test_a_base_whose_sync_was_killed_says_when_its_lock_ends(stub: Stub, empty_valkey: Valkey) -> None:
+    with empty_valkey.client() as client:
+        client.set(BaseKeys("t", "faq").lock(), "dead", px=20_000)
+    async with refusal() as refused:
+        await synced(stub, FAQ)
+    assert refused.error.reason == "KNOWLEDGE_BUSY"
+    assert 2_000 < refused.error.retry_after_ms <= 20_000
+
+
 async def test_two_syncs_of_one_base_do_not_mix(stub: Stub) -> None:
     shards = by_shard(FAQ)
     begin = knowledge_pb2.SyncBegin(tenant_id="t", knowledge="faq", shards=digests(shards))

@@ -27,6 +27,23 @@ Examples:
   stagemesh cache warm log.jsonl --tenant acme   have ready what users will ask
   stagemesh cache explain 01a22d27-9c1e-7a30-…   why this request was fast, or not"""
 
+STATS_EXAMPLES = """\b
+Examples:
+  stagemesh cache stats                          all tenants
+  stagemesh cache stats --tenant acme --json"""
+TOP_EXAMPLES = """\b
+Examples:
+  stagemesh cache top --limit 5
+  stagemesh cache top --tenant acme --json"""
+EXPLAIN_EXAMPLES = """\b
+Examples:
+  stagemesh cache explain 01a22d27-9c1e-7a30-8000-000000000000
+  stagemesh cache explain 01a22d27-9c1e-7a30-8000-000000000000 --tenant acme --json"""
+WARM_EXAMPLES = """\b
+Examples:
+  stagemesh cache warm log.jsonl --tenant acme
+  stagemesh cache warm log.jsonl --tenant dev --json    users of the key `dev`"""
+
 tenant_option = click.option("--tenant", "tenant_id", default="", help="Only this tenant.")
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 
@@ -36,7 +53,7 @@ def command() -> None:
     """What requests reuse of earlier computing: keys and values in engines, in host memory and in the KV Redis."""
 
 
-@command.command("stats", epilog=EPILOG, short_help="Hit ratios and bytes, by tenant.")
+@command.command("stats", epilog=STATS_EXAMPLES, short_help="Hit ratios and bytes, by tenant.")
 @tenant_option
 @json_option
 @state_option
@@ -56,7 +73,7 @@ def stats(tenant_id: str, as_json: bool, state: Path | None, config: Path | None
         console.out.print(cache_view.stats_view(found, engines))
 
 
-@command.command("top", epilog=EPILOG, short_help="The sessions that are used most.")
+@command.command("top", epilog=TOP_EXAMPLES, short_help="The sessions that are used most.")
 @tenant_option
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Sessions to show.")
 @json_option
@@ -75,7 +92,7 @@ def top(tenant_id: str, limit: int, as_json: bool, state: Path | None, config: P
         console.out.print(cache_view.top_view(found))
 
 
-@command.command("explain", epilog=EPILOG, short_help="Where a request's KV came from, and why it missed.")
+@command.command("explain", epilog=EXPLAIN_EXAMPLES, short_help="Where a request's KV came from, and why it missed.")
 @click.argument("request_id")
 @tenant_option
 @json_option
@@ -94,7 +111,9 @@ def explain(request_id: str, tenant_id: str, as_json: bool, state: Path | None, 
         click.echo("\n".join(cache_view.explain_lines(found)))
 
 
-@command.command("warm", epilog=EPILOG, short_help="Learn from recorded conversations, and have ready what recurs.")
+@command.command(
+    "warm", epilog=WARM_EXAMPLES, short_help="Learn from recorded conversations, and have ready what recurs."
+)
 @click.argument("log", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--tenant", "tenant_id", required=True, help="Whose conversations these are.")
 @json_option

@@ -75,10 +75,12 @@ def show(connection: Connection, name: str, as_json: bool) -> None:
 @command.command("forget", short_help="Erase a session, or a user everywhere.")
 @click.option("--session", "session_id", default="", help="The session to erase.")
 @click.option("--user", "user_id", default="", help="The user to erase: sessions, preferences, stored KV pages.")
+@json_option
 @connection_options
-def forget(connection: Connection, session_id: str, user_id: str) -> None:
+def forget(connection: Connection, session_id: str, user_id: str, as_json: bool) -> None:
     """Erase one session, or a user with all sessions, preferences and stored KV pages."""
     from stagemesh.api.gateway.v1 import sessions_pb2
+    from stagemesh.cli import console
     from stagemesh.cli.client.sessions import ask
 
     if bool(session_id) == bool(user_id):
@@ -87,6 +89,9 @@ def forget(connection: Connection, session_id: str, user_id: str) -> None:
         sessions_pb2.ForgetRequest(session_id=session_id) if session_id else sessions_pb2.ForgetRequest(user_id=user_id)
     )
     erased = ask(connection, lambda stub, options: stub.Forget(request, **options)).sessions
+    if as_json:
+        console.print_json({"sessions": erased})
+        return
     click.echo(f"{erased} {'session is' if erased == 1 else 'sessions are'} erased.")
 
 

@@ -5,7 +5,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from services.engine.kv.miss_cause import MissCause
 from services.gateway.http.failures import STATUS_BY_CODE, STATUS_BY_REASON
+from stagemesh.cli.cache_view import CAUSES
 from stagemesh.runtime.errors import InvalidRequest, StagemeshError
 
 ROOT = Path(__file__).parents[3]
@@ -70,3 +72,22 @@ def test_every_documented_reason_stands_in_the_code() -> None:
     packages = [path for name in ("services", "stagemesh") for path in (ROOT / name).rglob("*.py")]
     code = "".join(path.read_text(encoding="utf-8") for path in packages)
     assert [reason for reason in documented() if f'"{reason}"' not in code] == []
+
+
+def test_every_cause_of_a_miss_has_plain_words_in_the_command_and_a_row() -> None:
+    assert set(MissCause) <= set(CAUSES)
+    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([A-Z_]+)` \| ([^|]+)\. \|$", text, re.MULTILINE))
+    assert {name: rows.get(name, "").lower() for name in CAUSES} == {
+        name: word.lower() for name, word in CAUSES.items()
+    }
+
+
+def test_all_rows_of_a_table_have_as_many_cells_as_its_head() -> None:
+    cells = 0
+    for line in (ROOT / "docs" / "errors.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("|"):
+            cells = cells or line.count("|")
+            assert line.count("|") == cells, line
+        else:
+            cells = 0
