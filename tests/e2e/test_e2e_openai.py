@@ -102,13 +102,14 @@ PROBE = """
 import sys, grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-channel = grpc.insecure_channel(sys.argv[1])
-check = health_pb2_grpc.HealthStub(channel).Check
-for name in ("", "stagemesh.api.gateway.v1.GatewayService"):
-    print(name, check(health_pb2.HealthCheckRequest(service=name), timeout=5).status)
-asked = reflection_pb2.ServerReflectionRequest(list_services="")
-answers = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([asked]), timeout=5)
-print([service.name for service in next(answers).list_services_response.service])
+with grpc.insecure_channel(sys.argv[1]) as channel:  # left open, with a stream read half, it can hang at the exit
+    check = health_pb2_grpc.HealthStub(channel).Check
+    for name in ("", "stagemesh.api.gateway.v1.GatewayService"):
+        print(name, check(health_pb2.HealthCheckRequest(service=name), timeout=5).status)
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    info = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+    (answer,) = info(iter([asked]), timeout=5)
+    print([service.name for service in answer.list_services_response.service])
 """
 
 
