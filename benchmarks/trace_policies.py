@@ -27,18 +27,18 @@ def lru(blocks: Sequence[int], capacity: int) -> int:
 def lfu(blocks: Sequence[int], capacity: int) -> int:
     """The least used goes, of several the one whose use lies furthest back; uses are counted for good."""
     uses: Counter[int] = Counter()
-    held: dict[int, tuple[int, int]] = {}  # uses, time of the last
+    held: dict[int, tuple[int, int]] = {}  # uses, place of the last
     queue: list[tuple[int, int, int]] = []
     hits = 0
-    for now, block in enumerate(blocks):
+    for place, block in enumerate(blocks):
         uses[block] += 1
         hits += block in held
         while block not in held and len(held) == capacity:
             old_uses, at, old = heapq.heappop(queue)
             if held.get(old) == (old_uses, at):
                 del held[old]
-        held[block] = (uses[block], now)
-        heapq.heappush(queue, (uses[block], now, block))
+        held[block] = (uses[block], place)
+        heapq.heappush(queue, (uses[block], place, block))
     return hits
 
 
@@ -113,18 +113,18 @@ def optimal(blocks: Sequence[int], capacity: int) -> int:
     """Belady's: what is needed last goes, and what would be needed last of all does not come in. Knows the future."""
     never = len(blocks)
     following, coming = [never] * len(blocks), dict[int, int]()
-    for now in range(len(blocks) - 1, -1, -1):
-        following[now] = coming.get(blocks[now], never)
-        coming[blocks[now]] = now
+    for place in range(len(blocks) - 1, -1, -1):
+        following[place] = coming.get(blocks[place], never)
+        coming[blocks[place]] = place
     held: dict[int, int] = {}  # block → its next use
     queue: list[tuple[int, int]] = []
     hits = 0
-    for now, block in enumerate(blocks):
+    for place, block in enumerate(blocks):
         hits += held.pop(block, None) is not None
-        if following[now] == never:
+        if following[place] == never:
             continue
-        held[block] = following[now]
-        heapq.heappush(queue, (-following[now], block))
+        held[block] = following[place]
+        heapq.heappush(queue, (-following[place], block))
         while len(held) > capacity:
             at, last = heapq.heappop(queue)
             if held.get(last) == -at:
