@@ -66,6 +66,7 @@ class Mesh:
         self._config.write_text(yaml.safe_dump(merged(PATIENT, config or {})))
         self._engines = engines
         self.grpc_port, self.http_port = free_port(), free_port()
+        self._openai: dict[str, openai.OpenAI] = {}
 
     def command(self, *arguments: str, check: bool = True, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
         """Run `stagemesh …` on this mesh."""
@@ -83,6 +84,8 @@ class Mesh:
         )
 
     def down(self) -> None:
+        while self._openai:
+            self._openai.popitem()[1].close()
         self.command("down")
 
     def status(self) -> dict[str, dict[str, Any]]:
@@ -106,9 +109,11 @@ class Mesh:
         return token
 
     def openai(self, api_key: str = "dev") -> openai.OpenAI:
-        return openai.OpenAI(
-            base_url=f"http://127.0.0.1:{self.http_port}/v1", api_key=api_key, max_retries=0, timeout=90
-        )
+        """The client with this key; it lives until the mesh goes down."""
+        if api_key not in self._openai:
+            base_url = f"http://127.0.0.1:{self.http_port}/v1"
+            self._openai[api_key] = openai.OpenAI(base_url=base_url, api_key=api_key, max_retries=0, timeout=90)
+        return self._openai[api_key]
 
     def channel(self) -> grpc.aio.Channel:
         """A channel to the gateway for use in the current event loop."""
