@@ -1,0 +1,1 @@
+"""Seeded cases for the correction benchmark: business objects broken in known ways."""

@@ -1,0 +1,90 @@
+"""Where the content of a value is judged: a step is given text, schema, source and errors, and proposes.
+
+The chain applies what it proposes as it applies its own changes: each is listed, below the threshold it is only
+reported, and the whole is validated afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from stagemesh.runtime.deadline import Deadline
+from stagemesh.validation.anchors import Anchor
+from stagemesh.validation.verdict import Issue
+
+
+class Absent(Enum):
+    """The only value of this type: there is nothing at a place."""
+
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """Put `value` at `pointer`; ABSENT removes what is there. Array items are appended at the array's length."""
+
+    pointer: str
+    value: Any
+    """Parsed JSON (`stagemesh.validation.json_text`), or ABSENT."""
+    reason: str
+    confidence: float
+    """See `changes`: below `CERTAIN` the correction is not certain, below the request's threshold it is not applied."""
+    step: str = "content"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """A value that nothing determines, or that contradicts the source, though there is nothing to put in its place."""
+
+    pointer: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    proposals: tuple[Proposal, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    confirmed: tuple[str, ...] = ()
+    """Pointers whose present values are known to be right: earlier changes there count as certain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A text after the steps that mend its form."""
+
+    text: str
+    """As it came."""
+    value: Any
+    """As the form steps left it, parsed; ABSENT where the text holds no JSON."""
+    schema: Any
+    """Parsed: an object, true or false."""
+    source: str
+    """What the answer was made from, as one text; empty if there is none."""
+    anchors: tuple[Anchor, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    """What is wrong with `value` still."""
+    changed: tuple[str, ...] = ()
+    """Pointers of the values that the form steps changed."""
+
+
+class ContentStep(Protocol):
+    """Runs in the sandbox, without a model: fast, pure and bounded."""
+
+    def __call__(self, problem: Problem) -> Findings: ...
+
+
+class Proposer(Protocol):
+    """Runs in the service, with a model behind it. Raises StagemeshError when it cannot be asked."""
+
+    async def propose(self, problem: Problem, deadline: Deadline) -> Findings: ...
+
+
+def joined_source(texts: Sequence[str]) -> str:
+    """One text of several, in order."""
+    return "\n\n".join(text for text in texts if text)
