@@ -76,6 +76,9 @@ class Acceptance:
         running = self._requests.register(job)
         if not over:
             self._queue(job).enter()  # at once: other requests are looked at while this one waits for the ledger
+        if not (over or job.explicit_id or job.request.resumable):
+            await self._work_meanwhile(job, running, deadline, accepted_s)
+            return running
         started = False
         try:
             running, started = await self._begin(job, running, deadline, accepted_s, over=over)
@@ -114,32 +117,45 @@ class Acceptance:
         self, job: Job, running: RunningRequest, deadline: Deadline, accepted_s: float, *, over: bool
     ) -> tuple[RunningRequest, bool]:
         """The request to follow, and whether this gateway has started to work on it."""
-        durable = job.explicit_id or job.request.resumable or over
         try:
             begun, final = await self._runner.ledger.call(
                 self._ledger.begin(job.tenant_id, job.request, job.payload_hash, time.time() + deadline.remaining_s())
             )
         except Unavailable as error:
-            if durable:
-                raise Unavailable(
-                    "LEDGER_UNAVAILABLE",
-                    "the ledger is away: requests with an ID of their own, resumable and deferred ones wait for it",
-                    retry_after_ms=1_000,
-                ) from error
-            return self._workbench.start(job, running, deadline, accepted_s, Delivered(), in_ledger=False), True
+            raise Unavailable(
+                "LEDGER_UNAVAILABLE",
+                "the ledger is away: requests with an ID of their own, resumable and deferred ones wait for it",
+                retry_after_ms=1_000,
+            ) from error
         if begun is Begun.MISMATCH:
             raise _reused(job)
         if begun is Begun.NEW and over:
             return await self._defer_now(job, running, deadline, accepted_s), False
         if begun is Begun.NEW:
             keep_events = job.request.resumable
-            return self._workbench.start(job, running, deadline, accepted_s, Delivered(), keep_events=keep_events), True
+            self._workbench.start(job, running, deadline, accepted_s, Delivered(), keep_events=keep_events)
+            return running, True
         self._requests.forget((job.tenant_id, job.request_id))
         if final is not None:
             running.publish(final=final)
         else:
             self._requests.follow_into(running)
         return running, False
+
+    async def _work_meanwhile(self, job: Job, running: RunningRequest, deadline: Deadline, accepted_s: float) -> None:
+        """Begin in the ledger and with the work at once: the ID is new, so the ledger can say nothing against it.
+
+        The caller hears nothing before the ledger knows of the request, or is known to be away.
+        """
+        begun = asyncio.Event()
+        work = self._workbench.start(job, running, deadline, accepted_s, Delivered(), begun=begun)
+        deadline_s = time.time() + deadline.remaining_s()
+        try:
+            await self._runner.ledger.call(self._ledger.begin(job.tenant_id, job.request, job.payload_hash, deadline_s))
+        except Unavailable:
+            work.log_stages.ledger_away()
+        finally:
+            begun.set()
 
     async def _defer_now(
         self, job: Job, running: RunningRequest, deadline: Deadline, accepted_s: float

@@ -95,7 +95,10 @@ class Runner:
                     stage=stages.ADMIT, status=common_pb2.STAGE_STATUS_OK, attempts=1, duration_us=waited_us
                 )
             )
-            await pipeline.run(work, self.peers, self.config)
+            try:
+                await pipeline.run(work, self.peers, self.config)
+            finally:
+                await work.ledger_asked()
 
     async def _end(self, work: Work, final: gateway_pb2.Final) -> None:
         # Also of work that began without the ledger: a call that was given up may have reached it all the same.

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
+
+HOLD_S = 0.01
+"""How long events that nobody waits for are held for others to go with them."""
 
 
 class RunningRequest:
@@ -73,11 +77,16 @@ class RunningRequest:
         news.set()
 
     async def events(self, after_seq: int = 0) -> AsyncGenerator[gateway_pb2.Event]:
-        """Events with a greater seq, as they come, up to and including the final one."""
+        """Events with a greater seq, as they come, up to and including the final one.
+
+        Reports on stages wait up to HOLD_S for each other: while a request is prepared, writing each of them by itself
+        would cost more time than some of the stages.
+        """
         position = 0
         self.num_readers += 1
         try:
             while True:
+                await self._hold(position)
                 news = self._news
                 for event in self._events[position:]:
                     position += 1
@@ -91,6 +100,14 @@ class RunningRequest:
                     await news.wait()
         finally:
             self.num_readers -= 1
+
+    async def _hold(self, position: int) -> None:
+        """While all there is after `position` can wait: return when something cannot, or HOLD_S have passed."""
+        if position < len(self._events):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HOLD_S):
+                    while all(map(_can_wait, self._events[position:])):
+                        await self._news.wait()
 
     async def final(self) -> gateway_pb2.Final:
         """The final event's body, when it is there."""
@@ -111,3 +128,8 @@ class RunningRequest:
         if self._task is not None and not self.done:
             # After its first step: a task that is cancelled before runs nothing at all, also no `finally`.
             asyncio.get_running_loop().call_soon(self._task.cancel)
+
+
+def _can_wait(event: gateway_pb2.Event) -> bool:
+    """Whether its reader loses nothing by hearing of it a little later: it runs, or a stage is through."""
+    return event.HasField("stage") or (event.HasField("queued") and event.queued.position == 0)

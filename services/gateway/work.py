@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 
@@ -68,11 +69,18 @@ class Work:
     outputs: list[Output]
     prompt: Prompt | None = None
     first_delta_s: float | None = None
+    begun: asyncio.Event | None = None
+    """Set once the ledger has been asked to begin it; None: that was before the work. Nothing may end it earlier."""
 
     def publish_delta(self, delta: gateway_pb2.Delta) -> None:
         if self.first_delta_s is None:
             self.first_delta_s = time.monotonic()
         self.running.publish(delta=delta)
+
+    async def ledger_asked(self) -> None:
+        """Wait until the ledger knows of it, or is known to be away; that call has a budget."""
+        if self.begun is not None:
+            await self.begun.wait()
 
     @property
     def has_delivered(self) -> bool:

@@ -46,14 +46,16 @@ class Workbench:
         accepted_s: float,
         delivered: Delivered,
         *,
-        in_ledger: bool = True,
         keep_events: bool = False,
-    ) -> RunningRequest:
-        """Begin to work on a request that has a place in its route's queue; the place is given back at the end."""
+        begun: asyncio.Event | None = None,
+    ) -> Work:
+        """Begin to work on a request that has a place in its route's queue; the place is given back at the end.
+
+        `begun`, where the ledger is asked meanwhile, is set by the caller afterwards.
+        """
         work = self.new_work(job, running, deadline, accepted_s, delivered)
         work.log_stages.publish = lambda report: running.publish(stage=report)
-        if not in_ledger:
-            work.log_stages.ledger_away()
+        work.begun = begun
         if keep_events:
             running.keep = True
             running.on_event(lambda event: self._events.append(job.tenant_id, job.request_id, event))
@@ -64,7 +66,7 @@ class Workbench:
             running.cancel()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return running
+        return work
 
     async def _work(self, work: Work) -> None:
         key = (work.job.tenant_id, work.job.request_id)

@@ -215,3 +215,27 @@ async def test_without_room_a_request_is_refused(gateway: Gateway) -> None:
     assert caught.value.reason == "QUEUE_FULL"
     for running in inside:
         running.cancel()
+
+
+async def test_a_plain_request_is_worked_on_while_the_ledger_is_asked_but_ends_after_it(
+    server: Valkey, redis: Redis, gateway: Gateway
+) -> None:
+    before = num_running() or 0.0
+    with paused(server):
+        caller = asyncio.create_task(
+            gateway.submit(TENANT, gateway_pb2.InferenceRequest(prompt="p"), Deadline.after(20))
+        )
+
+        async def is_worked_on() -> bool:
+            return (num_running() or 0.0) > before
+
+        await until(is_worked_on, "no work before the ledger has answered")
+        assert not caller.done()
+        [(tenant_id, request_id)] = gateway.working_on()
+        gateway.cancel_locally(tenant_id, request_id)
+    running = await caller
+    assert (await running.final()).outcome == common_pb2.OUTCOME_CANCELLED
+    entry = await gateway.lookup(TENANT, request_id)
+    assert entry is not None
+    assert entry.outcome == common_pb2.OUTCOME_CANCELLED
+    await nothing_in_work(gateway, redis)

@@ -1,4 +1,5 @@
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
@@ -68,3 +69,35 @@ async def test_work_stops_when_its_last_reader_leaves_unless_somebody_may_come_b
     assert running.cancel_requested is not keep
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_reports_on_stages_go_with_what_a_caller_waits_for() -> None:
+    running = RunningRequest("t", "r")
+    reader = aiter(running.events())
+    running.publish(stage=common_pb2.StageReport(stage=common_pb2.STAGE_TOKENIZE))
+    first = asyncio.ensure_future(anext(reader))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not first.done()
+    running.publish(delta=delta("a"))
+    assert (await first).HasField("stage")
+    assert (await anext(reader)).HasField("delta")
+    running.publish(final=final())
+    assert [event.seq async for event in reader] == [3]
+
+
+async def test_a_report_that_nothing_follows_is_told_all_the_same() -> None:
+    running = RunningRequest("t", "r")
+    running.publish(stage=common_pb2.StageReport(stage=common_pb2.STAGE_TOKENIZE))
+    async with aclosing(running.events()) as reader:
+        assert (await anext(reader)).HasField("stage")
+
+
+async def test_a_request_that_waits_in_a_queue_hears_so_at_once() -> None:
+    running = RunningRequest("t", "r")
+    running.publish(queued=gateway_pb2.Queued(position=3))
+    async with aclosing(running.events()) as reader:
+        first = asyncio.ensure_future(anext(reader))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert first.done()
