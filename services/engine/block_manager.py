@@ -234,7 +234,7 @@ class BlockManager:
         return list(self._matches(table, tokens))
 
     def _matches(self, table: PageTable, tokens: Sequence[int]) -> Iterator[int]:
-        num_pages = (len(tokens) - 1) // PAGE_SIZE
+        num_pages = table.num_reusable(len(tokens))
         for index, digest in enumerate(table.digests(tokens, num_pages)[:num_pages]):
             page = self._by_digest.get(digest)
             known = None if page is None else self._pages[page].known

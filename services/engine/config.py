@@ -98,6 +98,17 @@ class KvStoreConfig(Section):
     """For how long."""
 
 
+class ScoreConfig(Section):
+    """Bounds of `Score`, which computes how likely given continuations are."""
+
+    max_continuations: PositiveInt = 512
+    """Of one call."""
+    max_tokens: PositiveInt = 32_768
+    """Of all continuations of one call together."""
+    max_live: PositiveInt = 2_048
+    """Continuations of all calls that run or wait; a call that would go beyond is refused with QUEUE_FULL."""
+
+
 class EngineConfig(Section):
     """One engine process serves one model."""
 
@@ -150,6 +161,7 @@ class EngineConfig(Section):
     max_output_tokens: PositiveInt | None = None
     """Upper bound of `max_tokens`, and its default; otherwise the context sets it."""
     constraint: ConstraintConfig = ConstraintConfig()
+    score: ScoreConfig = ScoreConfig()
     speculation: SpeculationConfig = SpeculationConfig()
     progressive_precision: ProgressivePrecisionConfig = ProgressivePrecisionConfig()
     kv_store: KvStoreConfig = KvStoreConfig()

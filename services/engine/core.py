@@ -99,7 +99,8 @@ class EngineCore:
         """Queue a new sequence; its ID must not be in use."""
         assert sequence.sequence_id not in self._sequences, "the registry keeps IDs apart"
         self._sequences[sequence.sequence_id] = sequence
-        sequence.reads_logits = self._checks is not None and self._checks.concerns(sequence)
+        is_checked = self._checks is not None and self._checks.concerns(sequence)
+        sequence.reads_logits = is_checked or sequence.scoring is not None
         self._scheduler.add(sequence)
 
     def end(self, sequence_id: str, ending: Ending) -> None:
@@ -208,6 +209,9 @@ class EngineCore:
         for item in done:
             if not item.samples:
                 self._scheduler.completed(item)
+                if item.sequence.scoring is not None:
+                    endings += self._take_scores(item, rows[item.sequence.sequence_id])
+                    continue
                 self._update(item.sequence).queue = QueueState(0, 0.0, min(item.end, item.sequence.num_prompt))
         probe.mark(Part.SAMPLE)
         seconds = time.monotonic() - started_s
@@ -314,17 +318,31 @@ class EngineCore:
             update.logprobs.append(chosen.logprobs)
         return ending
 
+    def _take_scores(self, item: WorkItem, rows: Rows) -> list[tuple[Sequence, Ending]]:
+        """Note what the step says of a scored sequence; gives the ending that it comes to."""
+        sequence = item.sequence
+        assert sequence.scoring is not None, "the sequence is not scored"
+        try:
+            sequence.scoring.take(item.start, rows, self._runner.sampler)
+        except StagemeshError as error:
+            return [(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=error))]
+        except Exception:
+            log.exception("scoring failed", sequence_id=sequence.sequence_id)
+            return [(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=sampling_failed()))]
+        return [(sequence, Ending(common_pb2.FINISH_REASON_STOP))] if item.end == len(sequence.tokens) else []
+
     def _fail(self, sequence: Sequence, error: StagemeshError) -> None:
         self._finish(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=error))
 
     def _finish(self, sequence: Sequence, ending: Ending) -> None:
-        if self.stored is not None and ending.reason in COMPLETE and sequence.state is State.RUNNING:
+        is_answer = ending.reason in COMPLETE and sequence.scoring is None
+        if self.stored is not None and is_answer and sequence.state is State.RUNNING:
             self.stored.saves.save(sequence)
         self._scheduler.remove(sequence, poisoned=ending.error is not None)
         del self._sequences[sequence.sequence_id]
         self._positions.pop(sequence.sequence_id, None)
         self._drafting.forget(sequence)
-        if sequence.admitted_s is not None:
+        if sequence.admitted_s is not None and sequence.scoring is None:
             self._wait.ran(time.monotonic() - sequence.admitted_s)
         self._update(sequence).finished = Finished(
             ending=ending,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from services.engine.backend import load_backend
@@ -23,6 +24,8 @@ from services.engine.registry import Registry, RegistryLimits
 from services.engine.request import RequestLimits
 from services.engine.runner import Backend, Runner, Sizes
 from services.engine.sampling_params import SamplingParams
+from services.engine.score_request import ScoredBy
+from services.engine.scorer import Scorer
 from services.engine.sequence import Sequence
 from services.engine.sequence_factory import SequenceFactory
 from services.engine.threads import num_physical_cores
@@ -109,6 +112,7 @@ class Engine:
     """A loaded model that takes sequences, between `start` and `stop`."""
 
     registry: Registry
+    scorer: Scorer
     _thread: CoreThread
 
     def __init__(self, model: LoadedModel, config: EngineConfig, kv_url: str = "") -> None:
@@ -132,21 +136,21 @@ class Engine:
             make_checks(config.progressive_precision, model.runner, vocabulary),
             stored_kv_maker(config.kv_store, model.identity, model.page_io, model.runner.zero, kv_url),
         )
-        limits = RequestLimits(
+        self._limits = RequestLimits(
             vocab_size=model.config.vocab_size,
             max_total_tokens=min(model.context_length, model.num_pages * PAGE_SIZE),
             max_output_tokens=config.max_output_tokens,
         )
         compiler = ConstraintCompiler(model.tokenizer, model.config.vocab_size, config.constraint)
         self._factory = SequenceFactory(
-            model.identity, model.modes, vocabulary, limits, compiler, config.constraint.compile_timeout_s
+            model.identity, model.modes, vocabulary, self._limits, compiler, config.constraint.compile_timeout_s
         )
         _warm_up(self.core, model.config)
 
     def start(self) -> None:
         """Begin to compute; call on the event loop that will use the registry."""
         loop = asyncio.get_running_loop()
-        self._thread = CoreThread(self.core, lambda output: _post(loop, self.registry, output))
+        self._thread = CoreThread(self.core, lambda output: _post(loop, self._on_output, output))
         self.registry = Registry(
             self._factory,
             self._thread.send,
@@ -154,12 +158,26 @@ class Engine:
                 max_live=self.config.max_running + self.config.max_waiting, result_grace_s=self.config.reattach_grace_s
             ),
         )
+        self.scorer = Scorer(self._thread.send, self._limits, self.config.score)
         self.registry.load = self.core.load()
         if self.core.stored is not None:
             self.core.stored.start(
                 lambda job: self._thread.send(Loaded(job)), lambda job: self._thread.send(Copied(job))
             )
         self._thread.start()
+
+    def _on_output(self, output: StepOutput) -> None:
+        self.registry.on_output(output)
+        self.scorer.on_output(output)
+
+    async def score(self, request: engine_pb2.ScoreRequest, deadline_s: float) -> engine_pb2.ScoreResponse:
+        """Score given continuations by `deadline_s` on the monotonic clock. Raises StagemeshError."""
+        self.registry.check_open()
+        mode = self._factory.mode(request.policy, request.model)
+        by = ScoredBy(mode=mode, precision=self.model.modes.precisions[mode])
+        response = await self.scorer.score(request, by, deadline_s)
+        response.model.CopyFrom(self._factory.identity(mode))
+        return response
 
     def prefetch(self, prefetch: engine_pb2.Prefetch) -> None:
         """Have stored pages brought near. Never an error: what is not near when it is wanted is loaded then."""
@@ -180,8 +198,8 @@ class Engine:
         self._factory.close()
 
 
-def _post(loop: asyncio.AbstractEventLoop, registry: Registry, output: StepOutput) -> None:
-    loop.call_soon_threadsafe(registry.on_output, output)
+def _post(loop: asyncio.AbstractEventLoop, take: Callable[[StepOutput], None], output: StepOutput) -> None:
+    loop.call_soon_threadsafe(take, output)
 
 
 def _warm_up(core: EngineCore, config: TransformerConfig) -> None:

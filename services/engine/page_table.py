@@ -47,6 +47,8 @@ class PageTable:
         self.num_known = 0
         self.is_forgotten = False
         """Its pages become known no more: the tenant has had everything erased."""
+        self.max_reused_tokens: int | None = None
+        """What comes after so many tokens is computed in any case, since its logits are wanted; None: the last one."""
         self._num_public = public.num_pages if public is not None and public.salt else 0
         self._public = (
             Owner("", public.salt, owner.precision, owner.epoch) if public is not None and self._num_public else owner
@@ -54,9 +56,19 @@ class PageTable:
         self._digests: list[bytes] = []
         self._keys: dict[Owner, bytes] = {}
 
+    def adopt_names(self, other: PageTable, num_pages: int) -> None:
+        """Take over the names of leading pages from a table of the same owner and the same tokens."""
+        assert (self.owner, self._public) == (other.owner, other._public), "a table of another owner"
+        self._digests, self._keys = other._digests[:num_pages], other._keys
+
     def owner_of(self, index: int) -> Owner:
         """Whose the page at `index` is: everybody's while the public prefix lasts."""
         return self._public if index < self._num_public else self.owner
+
+    def num_reusable(self, num_tokens: int) -> int:
+        """How many leading pages of so many tokens need no computing if they are there."""
+        wanted = num_tokens - 1
+        return (wanted if self.max_reused_tokens is None else min(wanted, self.max_reused_tokens)) // PAGE_TOKENS
 
     def digests(self, tokens: Sequence[int], num_pages: int) -> list[bytes]:
         """The digests of at least the first `num_pages` pages of `tokens`, each computed once.

@@ -159,9 +159,13 @@ class Registry:
             if tracked.reaper is not None:
                 tracked.reaper.cancel()
 
-    def _check_capacity(self) -> None:
+    def check_open(self) -> None:
+        """Raises Unavailable while the engine drains."""
         if self.draining:
             raise Unavailable("DRAINING", "this engine takes no new work; use another")
+
+    def _check_capacity(self) -> None:
+        self.check_open()
         if self._num_live >= self._limits.max_live:
             raise Exhausted(
                 "QUEUE_FULL",

@@ -49,12 +49,18 @@ class Sampler(Protocol):
     def sample_all(self, draws: Seq[Draw]) -> list[Sampled | StagemeshError]:
         """A choice for each, or why there is none; rows are left as they were."""
 
+    def logprobs(self, row: Row, token: int, num_top: int) -> TokenLogprobs:
+        """As `token_logprobs`."""
+
 
 class ReferenceSampler:
     """`sample` for each."""
 
     def sample_all(self, draws: Seq[Draw]) -> list[Sampled | StagemeshError]:
         return [try_sample(draw) for draw in draws]
+
+    def logprobs(self, row: Row, token: int, num_top: int) -> TokenLogprobs:
+        return token_logprobs(row, token, num_top)
 
 
 def try_sample(draw: Draw) -> Sampled | StagemeshError:

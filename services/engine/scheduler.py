@@ -4,6 +4,9 @@ Every running sequence has tokens without KV: one when it decodes, more while it
 one token of each that decodes, guesses at what follows it where pages are free, and a budget of prompt tokens in
 chunks on top. A sequence is admitted when the pages for all its tokens are there. When a decoding one finds no page,
 the one admitted last gives its pages back and is computed again later: nothing is dropped.
+
+Sequences that are scored have places of their own and take what the others leave of the budget; they give their pages
+back first.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from services.engine.block_manager import PAGE_SIZE, BlockManager
 from services.engine.chunk_budget import share_budget
 from services.engine.kv.miss_cause import MissCause
 from services.engine.kv.stored_kv import StoredKv
+from services.engine.scoring import MAX_STEP_ROWS, MAX_TOGETHER
 from services.engine.sequence import Sequence, State
 
 MAX_LOOKAHEAD = 8
@@ -42,7 +46,8 @@ class WorkItem:
     def next(cls, sequence: Sequence, num_tokens: int) -> WorkItem:
         """The sequence's next `num_tokens` tokens without KV."""
         end = sequence.num_computed + num_tokens
-        return cls(sequence, sequence.num_computed, end, samples=end == len(sequence.tokens))
+        samples = end == len(sequence.tokens) and sequence.scoring is None
+        return cls(sequence, sequence.num_computed, end, samples=samples)
 
     @classmethod
     def last(cls, sequence: Sequence) -> WorkItem:
@@ -66,7 +71,10 @@ class WorkItem:
     @property
     def num_sampled(self) -> int:
         """The last rows of the item, whose logits are wanted."""
-        return 1 + len(self.drafts) if self.samples else 0
+        if self.samples:
+            return 1 + len(self.drafts)
+        scoring = self.sequence.scoring
+        return 0 if scoring is None else scoring.num_rows(self.start, self.end)
 
     @property
     def token_ids(self) -> list[int]:
@@ -80,31 +88,37 @@ class Scheduler:
         self._max_running = max_running
         self._stored = stored
         self.waiting: deque[Sequence] = deque()
+        self.waiting_scored: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         """In order of admission."""
         self.restoring: list[Sequence] = []
         """They have pages and a place, and take part when what is stored of them has been loaded."""
         self.num_preemptions = 0
+        self._num_scored = 0
+        """Admitted sequences that are scored."""
 
     def __iter__(self) -> Iterator[Sequence]:
         yield from self.running
         yield from self.restoring
         yield from self.waiting
+        yield from self.waiting_scored
 
     def add(self, sequence: Sequence) -> None:
-        self.waiting.append(sequence)
+        self._queue_of(sequence).append(sequence)
 
     def remove(self, sequence: Sequence, *, poisoned: bool = False) -> None:
         """Take a sequence out, wherever it stands, and free its pages, as soon as nobody loads anything into them."""
         if sequence.state is State.RESTORING:
             self.restoring.remove(sequence)
+            self._num_scored -= sequence.scoring is not None
             self._kv.restores.abandon(sequence)
             sequence.state = State.FINISHED
             return
         if sequence.state is State.RUNNING:
             self.running.remove(sequence)
+            self._num_scored -= sequence.scoring is not None
         elif sequence.state is State.WAITING:
-            self.waiting.remove(sequence)
+            self._queue_of(sequence).remove(sequence)
         sequence.state = State.FINISHED
         self._blocks.release(sequence.table, poisoned=poisoned)
 
@@ -118,20 +132,18 @@ class Scheduler:
         """Sequences that have waited too long for their pages are admitted anew, to be computed."""
         for sequence in self._kv.restores.take_overdue():
             self.restoring.remove(sequence)
-            sequence.state = State.WAITING
-            sequence.num_computed = 0
-            self.waiting.appendleft(sequence)
+            self._wait_again(sequence)
 
     def plan(self, chunk_budget: int) -> list[WorkItem]:
         """The next step's work: decoding sequences first, then prompt chunks of `chunk_budget` tokens in all."""
         items = self._plan_decodes()
         self._admit()
-        prompts = [sequence for sequence in self.running if sequence.num_uncomputed > 1]
+        prompts = [sequence for sequence in self.running if sequence.num_uncomputed > 1 and sequence.scoring is None]
         shares = share_budget([sequence.num_uncomputed for sequence in prompts], chunk_budget)
         for sequence, share in zip(prompts, shares, strict=True):
             if share:
                 items.append(WorkItem.next(sequence, share))
-        return items
+        return items + self._plan_scored(chunk_budget - sum(shares)) if self._num_scored else items
 
     def with_drafts(self, item: WorkItem, drafts: Seq[int]) -> WorkItem:
         """The item with as many of `drafts` as fit the sequence's length and the free pages.
@@ -167,15 +179,33 @@ class Scheduler:
         return [
             WorkItem.next(sequence, 1)
             for sequence in tuple(self.running)
-            if sequence.state is State.RUNNING and sequence.num_uncomputed == 1 and self._ensure_pages(sequence)
+            if sequence.state is State.RUNNING
+            and sequence.num_uncomputed == 1
+            and sequence.scoring is None
+            and self._ensure_pages(sequence)
         ]
+
+    def _plan_scored(self, budget: int) -> list[WorkItem]:
+        """Work of `budget` tokens on sequences that are scored, in order of admission."""
+        items: list[WorkItem] = []
+        rows_left = MAX_STEP_ROWS
+        for sequence in self.running:
+            if sequence.scoring is None or budget <= 0:
+                continue
+            start = sequence.num_computed
+            end = sequence.scoring.fitting_end(start, min(start + budget, len(sequence.tokens)), rows_left)
+            if end > start:
+                items.append(WorkItem.next(sequence, end - start))
+                budget -= end - start
+                rows_left -= items[-1].num_sampled
+        return items
 
     def _ensure_pages(self, sequence: Sequence) -> bool:
         """Get a page for the sequence's newest token, from the one admitted last if need be (perhaps itself)."""
         while not self._blocks.can_extend(sequence.table, len(sequence.tokens)):
             if self._reclaim():
                 continue
-            victim = self.running[-1]
+            victim = self._victim()
             self._preempt(victim)
             if victim is sequence:
                 return False
@@ -185,13 +215,37 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
         self._blocks.release(sequence.table)
-        sequence.state = State.WAITING
-        sequence.num_computed = 0
-        self.waiting.appendleft(sequence)
+        self._wait_again(sequence)
         self.num_preemptions += 1
 
+    def _victim(self) -> Sequence:
+        """The one that gives its pages back first."""
+        return self._last_scored() or self.running[-1]
+
+    def _preempt_scored(self) -> bool:
+        """Take the pages of a sequence that is scored for one that waits; whether there was any."""
+        if (victim := self._last_scored()) is None:
+            return False
+        self._preempt(victim)
+        return True
+
+    def _last_scored(self) -> Sequence | None:
+        if not self._num_scored:
+            return None
+        return next((sequence for sequence in reversed(self.running) if sequence.scoring is not None), None)
+
+    def _wait_again(self, sequence: Sequence) -> None:
+        """An admitted sequence returns to the head of its queue, without its pages."""
+        self._num_scored -= sequence.scoring is not None
+        sequence.state = State.WAITING
+        sequence.num_computed = 0
+        self._queue_of(sequence).appendleft(sequence)
+
+    def _queue_of(self, sequence: Sequence) -> deque[Sequence]:
+        return self.waiting if sequence.scoring is None else self.waiting_scored
+
     def _has_room(self) -> bool:
-        return bool(self.waiting) and self._num_admitted < self._max_running
+        return bool(self.waiting) and self._num_admitted - self._num_scored < self._max_running
 
     @property
     def _num_admitted(self) -> int:
@@ -210,6 +264,10 @@ class Scheduler:
         """Start waiting sequences while places and pages last."""
         while self._has_room() and (sequence := self._next_that_fits()) is not None:
             self._start(sequence)
+        if self._has_room():
+            return  # for want of pages
+        while self.waiting_scored and self._num_scored < MAX_TOGETHER and self._fits(self.waiting_scored[0]):
+            self._start(self.waiting_scored[0])
 
     def _next_that_fits(self) -> Sequence | None:
         for index, sequence in zip(range(MAX_LOOKAHEAD), tuple(self.waiting), strict=False):
@@ -227,12 +285,13 @@ class Scheduler:
         # One free page per running sequence is kept back, so that admitting does not force a preemption at once.
         reserve = self._num_admitted
         while not (fits := self._blocks.can_allocate(sequence.table, sequence.tokens, reserve)):
-            if not self._reclaim():
+            if not self._reclaim() and not (sequence.scoring is None and self._preempt_scored()):
                 break
         return fits
 
     def _start(self, sequence: Sequence) -> None:
-        self.waiting.remove(sequence)
+        self._queue_of(sequence).remove(sequence)
+        self._num_scored += sequence.scoring is not None
         num_cached = self._blocks.allocate(sequence.table, sequence.tokens)
         if sequence.admitted_s is None:
             sequence.num_cached = sequence.kv.pool_tokens = min(num_cached, sequence.num_prompt)

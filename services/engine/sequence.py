@@ -14,6 +14,7 @@ from services.engine.kv.sequence_kv import SequenceKv
 from services.engine.modes import Mode
 from services.engine.page_table import Owner, PageTable, PublicPrefix
 from services.engine.sampling_params import SamplingParams
+from services.engine.scoring import Scoring
 from services.engine.stages import StageSeconds
 from services.engine.stop import StopMatcher
 
@@ -77,6 +78,8 @@ class Sequence:
     """The weights that compute it; None: those that the engine has first."""
     constraint: Constraint | None = None
     stop: StopMatcher = field(default_factory=lambda: StopMatcher(()))
+    scoring: Scoring | None = None
+    """Its tokens are given and scored, instead of drawn."""
 
     reads_logits: bool = False
     """Whether more is made of its logits than the choice of a token, so that the kernels must compute all."""
@@ -99,7 +102,12 @@ class Sequence:
     admitted_s: float | None = None
 
     def __post_init__(self) -> None:
+        self.renew_table()
+
+    def renew_table(self) -> None:
+        """Go on without the present pages."""
         self.table = PageTable(self.owner, self.public)
+        self.table.max_reused_tokens = None if self.scoring is None else self.scoring.first
 
     @property
     def num_output(self) -> int:

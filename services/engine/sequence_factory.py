@@ -38,7 +38,7 @@ class SequenceFactory:
 
     def check(self, submit: engine_pb2.Submit) -> SamplingParams:
         """Everything that can be checked at once. Raises InvalidRequest or Precondition."""
-        check_identity(submit.model, self._identity_in(self._mode(submit)))
+        self.mode(submit.policy, submit.model)
         params = check_submit(submit, self._limits)
         if submit.HasField("constraint"):
             self._compiler.check_size(submit.constraint)
@@ -56,6 +56,18 @@ class SequenceFactory:
         except TimeoutError:
             raise invalid_constraint(f"it was not ready within {self._compile_timeout_s:g} s; simplify it") from None
 
+    def mode(self, policy: common_pb2.Policy, expected: common_pb2.ModelIdentity) -> Mode:
+        """What computes a request. Raises Precondition where the caller expects another model, or InvalidRequest."""
+        mode = self._modes.asked(policy, self._identity.model)
+        check_identity(expected, self.identity(mode))
+        return mode
+
+    def identity(self, mode: Mode) -> common_pb2.ModelIdentity:
+        identity = common_pb2.ModelIdentity()
+        identity.CopyFrom(self._identity)
+        identity.precision = self._modes.precisions[mode]
+        return identity
+
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
@@ -68,15 +80,6 @@ class SequenceFactory:
     def _build(
         self, submit: engine_pb2.Submit, params: SamplingParams, constraint: GrammarConstraint | None
     ) -> tuple[Sequence, Ending | None]:
-        mode = self._mode(submit)
+        mode = self._modes.asked(submit.policy, self._identity.model)
         precision = self._modes.precisions[mode]
         return build_sequence(submit, params, constraint, self._vocabulary, self._limits, mode, precision)
-
-    def _mode(self, submit: engine_pb2.Submit) -> Mode:
-        return self._modes.asked(submit.policy, self._identity.model)
-
-    def _identity_in(self, mode: Mode) -> common_pb2.ModelIdentity:
-        identity = common_pb2.ModelIdentity()
-        identity.CopyFrom(self._identity)
-        identity.precision = self._modes.precisions[mode]
-        return identity

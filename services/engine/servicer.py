@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 from services.engine.block_manager import PAGE_SIZE
@@ -64,6 +65,12 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
         finally:
             self._subscribers.discard(subscriber)
             engine.registry.detach(subscriber)
+
+    async def Score(self, request: engine_pb2.ScoreRequest, context: Context) -> engine_pb2.ScoreResponse:
+        engine = self._ready()
+        remaining_s = context.time_remaining()
+        deadline_s = float("inf") if remaining_s is None else time.monotonic() + remaining_s
+        return await engine.score(request, deadline_s)
 
     async def WatchLoad(
         self, request: engine_pb2.WatchLoadRequest, context: Context

@@ -82,7 +82,7 @@ class Restores:
         if not self._digests or not sequence.owner.salt:
             return False
         num_cached = self._blocks.num_cached_pages(sequence.table, sequence.tokens)
-        if num_cached >= (len(sequence.tokens) - 1) // PAGE_SIZE:
+        if num_cached >= sequence.table.num_reusable(len(sequence.tokens)):
             return False
         return sequence.table.digests(sequence.tokens, num_cached + 1)[num_cached] in self._digests
 
@@ -94,7 +94,7 @@ class Restores:
         if sequence.kv.has_tried or not sequence.owner.salt:
             return False
         sequence.kv.has_tried = True
-        first, limit = sequence.table.num_known, (len(sequence.tokens) - 1) // PAGE_SIZE
+        first, limit = sequence.table.num_known, sequence.table.num_reusable(len(sequence.tokens))
         num_near, num_far = self._num_to_load(sequence, first, limit)
         if num_far and not self._pays(num_near, num_far):
             self._missed(sequence, MissCause.LOAD_TOO_DEAR)
@@ -118,7 +118,8 @@ class Restores:
         overdue = [sequence for sequence, job in self._jobs.items() if job.latest_s + OVERDUE_S < now_s]
         for sequence in overdue:
             self.abandon(sequence)
-            is_forgotten, sequence.table = sequence.table.is_forgotten, PageTable(sequence.owner, sequence.public)
+            is_forgotten = sequence.table.is_forgotten
+            sequence.renew_table()
             sequence.table.is_forgotten = is_forgotten
             self._missed(sequence, MissCause.STORE_SLOW)
         return overdue

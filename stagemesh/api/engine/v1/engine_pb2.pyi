@@ -386,6 +386,132 @@ class GenerateResponse(_message.Message):
 Global___GenerateResponse: _TypeAlias = GenerateResponse  # noqa: Y015
 
 @_typing.final
+class Continuation(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Continuation: _TypeAlias = Continuation  # noqa: Y015
+
+@_typing.final
+class ScoreRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    CONTINUATIONS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    CACHE_SALT_FIELD_NUMBER: _builtins.int
+    KV_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    cache_salt: _builtins.bytes
+    """As in Submit. Without one, pages are shared within this call alone."""
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The prompt, at least one token."""
+
+    @_builtins.property
+    def continuations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Continuation]: ...
+    @_builtins.property
+    def model(self) -> _common_pb2.ModelIdentity:
+        """A mismatch of any non-empty field is FAILED_PRECONDITION."""
+
+    @_builtins.property
+    def policy(self) -> _common_pb2.Policy: ...
+    @_builtins.property
+    def kv(self) -> _common_pb2.KvLease: ...
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        continuations: _abc.Iterable[Global___Continuation] | None = ...,
+        model: _common_pb2.ModelIdentity | None = ...,
+        policy: _common_pb2.Policy | None = ...,
+        cache_salt: _builtins.bytes = ...,
+        kv: _common_pb2.KvLease | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kv", b"kv", "model", b"model", "policy", b"policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_salt", b"cache_salt", "continuations", b"continuations", "kv", b"kv", "model", b"model", "policy", b"policy", "tenant_id", b"tenant_id", "token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreRequest: _TypeAlias = ScoreRequest  # noqa: Y015
+
+@_typing.final
+class ContinuationScore(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_LOGPROBS_FIELD_NUMBER: _builtins.int
+    SUM_FIELD_NUMBER: _builtins.int
+    sum: _builtins.float
+    @_builtins.property
+    def token_logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Natural logarithms of the probability of each token after those before it, from the unmodified distribution."""
+
+    def __init__(
+        self,
+        *,
+        token_logprobs: _abc.Iterable[_builtins.float] | None = ...,
+        sum: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sum", b"sum", "token_logprobs", b"token_logprobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContinuationScore: _TypeAlias = ContinuationScore  # noqa: Y015
+
+@_typing.final
+class ScoreResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCORES_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContinuationScore]:
+        """One for each continuation, in order."""
+
+    @_builtins.property
+    def usage(self) -> _common_pb2.Usage:
+        """The tokens of the prompt, and of the continuations together."""
+
+    @_builtins.property
+    def model(self) -> _common_pb2.ModelIdentity:
+        """What computed the scores."""
+
+    def __init__(
+        self,
+        *,
+        scores: _abc.Iterable[Global___ContinuationScore] | None = ...,
+        usage: _common_pb2.Usage | None = ...,
+        model: _common_pb2.ModelIdentity | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "scores", b"scores", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreResponse: _TypeAlias = ScoreResponse  # noqa: Y015
+
+@_typing.final
 class WatchLoadRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -44,6 +44,11 @@ class EngineServiceStub:
                 request_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.GenerateRequest.SerializeToString,
                 response_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.GenerateResponse.FromString,
                 _registered_method=True)
+        self.Score = channel.unary_unary(
+                '/stagemesh.api.engine.v1.EngineService/Score',
+                request_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreRequest.SerializeToString,
+                response_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreResponse.FromString,
+                _registered_method=True)
         self.WatchLoad = channel.unary_stream(
                 '/stagemesh.api.engine.v1.EngineService/WatchLoad',
                 request_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.WatchLoadRequest.SerializeToString,
@@ -75,6 +80,14 @@ class EngineServiceServicer:
 
     def Generate(self, request, context):
         """One sequence as a server stream, for simple callers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Score(self, request, context):
+        """How likely given continuations of a prompt are, token by token. Live sequences go first; the pages of the prompt are
+        computed once. The call's deadline bounds it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -112,6 +125,11 @@ def add_EngineServiceServicer_to_server(servicer, server):
                     servicer.Generate,
                     request_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.GenerateRequest.FromString,
                     response_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.GenerateResponse.SerializeToString,
+            ),
+            'Score': grpc.unary_unary_rpc_method_handler(
+                    servicer.Score,
+                    request_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreRequest.FromString,
+                    response_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreResponse.SerializeToString,
             ),
             'WatchLoad': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchLoad,
@@ -183,6 +201,33 @@ class EngineService:
             '/stagemesh.api.engine.v1.EngineService/Generate',
             stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.GenerateRequest.SerializeToString,
             stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.GenerateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Score(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stagemesh.api.engine.v1.EngineService/Score',
+            stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreRequest.SerializeToString,
+            stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -21,6 +21,10 @@ class EngineServiceStub:
     """
     Generate: _aio.UnaryStreamMultiCallable[_engine_pb2.GenerateRequest, _engine_pb2.GenerateResponse]
     """One sequence as a server stream, for simple callers."""
+    Score: _aio.UnaryUnaryMultiCallable[_engine_pb2.ScoreRequest, _engine_pb2.ScoreResponse]
+    """How likely given continuations of a prompt are, token by token. Live sequences go first; the pages of the prompt are
+    computed once. The call's deadline bounds it.
+    """
     WatchLoad: _aio.UnaryStreamMultiCallable[_engine_pb2.WatchLoadRequest, _engine_pb2.WatchLoadResponse]
     """The load, now and whenever it changes (at most every few hundred ms)."""
     Describe: _aio.UnaryUnaryMultiCallable[_engine_pb2.DescribeRequest, _engine_pb2.DescribeResponse]
@@ -46,6 +50,16 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_engine_pb2.GenerateRequest, _abc.AsyncIterator[_engine_pb2.GenerateResponse]],
     ) -> _abc.AsyncIterator[_engine_pb2.GenerateResponse]:
         """One sequence as a server stream, for simple callers."""
+
+    @_abc_1.abstractmethod
+    def Score(
+        self,
+        request: _engine_pb2.ScoreRequest,
+        context: _aio.ServicerContext[_engine_pb2.ScoreRequest, _abc.Awaitable[_engine_pb2.ScoreResponse]],
+    ) -> _abc.Awaitable[_engine_pb2.ScoreResponse]:
+        """How likely given continuations of a prompt are, token by token. Live sequences go first; the pages of the prompt are
+        computed once. The call's deadline bounds it.
+        """
 
     @_abc_1.abstractmethod
     def WatchLoad(

@@ -1,0 +1,107 @@
+"""Calls of `Score`, between the servicer and the core. Lives on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+
+from services.engine.config import ScoreConfig
+from services.engine.core_thread import Add, Command, End
+from services.engine.ending import Ending
+from services.engine.request import RequestLimits
+from services.engine.score_request import ScoredBy, check_score, scored_sequences
+from services.engine.sequence import Sequence
+from services.engine.updates import Finished, StepOutput
+from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.engine.v1 import engine_pb2
+from stagemesh.runtime.errors import DeadlineExceeded, Exhausted, Internal
+
+RETRY_AFTER_MS = 100
+ABORTED = Ending(common_pb2.FINISH_REASON_ABORT)
+
+
+class Scorer:
+    """The first continuation of a call is computed alone; the others then find the prompt's pages."""
+
+    def __init__(self, send: Callable[[Command], None], limits: RequestLimits, bounds: ScoreConfig) -> None:
+        self._send = send
+        self._limits = limits
+        self._bounds = bounds
+        self._waits: dict[str, asyncio.Future[Finished]] = {}
+        """Of sequences that run, by their ID."""
+        self._num_live = 0
+        """Continuations of all calls."""
+
+    @property
+    def num_live(self) -> int:
+        """Continuations that run or wait."""
+        return self._num_live
+
+    async def score(
+        self, request: engine_pb2.ScoreRequest, by: ScoredBy, deadline_s: float
+    ) -> engine_pb2.ScoreResponse:
+        """`deadline_s`: on the monotonic clock.
+
+        Raises InvalidRequest, Exhausted, DeadlineExceeded, or what ended a sequence.
+        """
+        check_score(request, self._limits, self._bounds)
+        num_scores = len(request.continuations)
+        if self._num_live + num_scores > self._bounds.max_live:
+            full = f"{self._num_live} continuations are being scored; retry later"
+            raise Exhausted("QUEUE_FULL", full, retry_after_ms=RETRY_AFTER_MS)
+        self._num_live += num_scores
+        try:
+            sequences = scored_sequences(request, by, f"score/{uuid.uuid4()}", deadline_s)
+            finished = await self._run(sequences[:1]) + await self._run(sequences[1:])
+        finally:
+            self._num_live -= num_scores
+        return _response(sequences, finished)
+
+    def on_output(self, output: StepOutput) -> None:
+        """News from the core."""
+        if not self._waits:
+            return
+        for update in output.updates:
+            if update.finished is not None and (wait := self._waits.pop(update.sequence_id, None)) is not None:
+                wait.set_result(update.finished)
+
+    async def _run(self, sequences: Seq[Sequence]) -> list[Finished]:
+        """Have them computed; where one fails or the caller goes, the others are ended."""
+        waits = {sequence.sequence_id: asyncio.get_running_loop().create_future() for sequence in sequences}
+        self._waits |= waits
+        try:
+            for sequence in sequences:
+                self._send(Add(sequence))
+            return [_checked(await wait) for wait in waits.values()]
+        finally:
+            for sequence_id in waits:
+                if self._waits.pop(sequence_id, None) is not None:
+                    self._send(End(sequence_id, ABORTED))
+
+
+def _checked(finished: Finished) -> Finished:
+    """Raises what ended the sequence too early."""
+    ending = finished.ending
+    if ending.error is not None:
+        raise ending.error
+    if ending.reason == common_pb2.FINISH_REASON_DEADLINE:
+        raise DeadlineExceeded("DEADLINE_EXCEEDED", "the scores were not computed by the call's deadline")
+    if ending.reason != common_pb2.FINISH_REASON_STOP:
+        raise Internal("INTERNAL", "a continuation ended before it was scored; the engine's log has more")
+    return finished
+
+
+def _response(sequences: Seq[Sequence], finished: Seq[Finished]) -> engine_pb2.ScoreResponse:
+    response = engine_pb2.ScoreResponse()
+    num_scored = 0
+    for sequence in sequences:
+        assert sequence.scoring is not None, "not a scored sequence"
+        values = sequence.scoring.values
+        num_scored += len(values)
+        response.scores.add(token_logprobs=values, sum=sum(values))
+    response.usage.prompt_tokens = sequences[0].num_prompt
+    response.usage.completion_tokens = num_scored
+    response.usage.cached_tokens = finished[0].cached_tokens
+    return response
