@@ -26,6 +26,9 @@ class ConstraintConfig(Section):
     """States of a grammar's lexer, 1 to 2 kB each."""
     max_grammar_symbols: PositiveInt = 100_000
     """Symbols in a grammar's productions."""
+    jumps_ahead: bool = True
+    """Tokens that a grammar leaves no choice about are taken without asking the model. It never changes an answer.
+    Answers with log-probabilities ask the model for each token."""
 
 
 class SpeculationConfig(Section):

@@ -35,10 +35,13 @@ def invalid_constraint(message: str) -> InvalidRequest:
 class GrammarConstraint:
     """The state of one sequence's grammar."""
 
-    def __init__(self, matcher: LLMatcher, wrap_up: WrapUp | None) -> None:
-        """With `wrap_up`, the answer is brought to its end before its tokens run out."""
+    def __init__(self, matcher: LLMatcher, num_bytes: int, wrap_up: WrapUp | None) -> None:
+        """`num_bytes`: of a mask. With `wrap_up`, the answer is brought to its end before its tokens run out."""
+        self._num_bytes = num_bytes
         self._matcher = matcher
         self._wrap_up = wrap_up
+        self._forced: list[int] | None = None
+        """What is left of the last run of forced tokens; None: not looked for since."""
 
     def allowed(self) -> npt.NDArray[np.bool_]:
         """[V] of the tokenizer, padded to whole bytes. Raises as `allowed_bits`."""
@@ -49,26 +52,35 @@ class GrammarConstraint:
 
         Raises InvalidRequest when the grammar exceeds its limits here.
         """
+        if forced := self.forced():
+            bits = np.zeros(self._num_bytes, dtype=np.uint8)
+            bits[forced[0] // 8] = 1 << forced[0] % 8
+            return bits
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         if self._matcher.is_error():
             raise invalid_constraint(f"the grammar is too complex to go on: {self._matcher.get_error()}")
-        if self._wrap_up is not None and self._wrap_up.end:
-            bits = np.zeros_like(bits)
-            bits[self._wrap_up.end[0] // 8] = 1 << self._wrap_up.end[0] % 8
         return bits
 
     def accept(self, token: int) -> None:
         """Raises InvalidRequest when the token does not fit."""
+        forced = self.forced()
         if not self._matcher.consume_token(token):
             raise invalid_constraint(f"output token {token} does not fit the constraint: {self._matcher.get_error()}")
+        self._forced = forced[1:] if len(forced) > 1 and forced[0] == token else None
         if self._wrap_up is not None:
             self._wrap_up.took(token, self._matcher)
 
     def forced(self) -> list[int]:
-        """The tokens that must come next, up to the first choice."""
+        """The tokens that must come next: the bytes that must follow, in the tokenizer's own tokens.
+
+        They are looked for where the last such run has ended, never in between, where the rest of the bytes might be
+        cut otherwise: so they follow from the tokens taken, whoever took them, one by one or at once.
+        """
         if self._wrap_up is not None and self._wrap_up.end:
-            return list(self._wrap_up.end)
-        return list(self._matcher.compute_ff_tokens())
+            return self._wrap_up.end
+        if self._forced is None:
+            self._forced = list(self._matcher.compute_ff_tokens())
+        return self._forced
 
     def num_fitting(self, tokens: Sequence[int]) -> int:
         """How many of `tokens` could come next, one after the other."""
@@ -76,7 +88,9 @@ class GrammarConstraint:
 
     def fork(self) -> GrammarConstraint:
         """The same state, to go on independently, without an eye on the tokens left."""
-        return GrammarConstraint(self._matcher.deep_copy(), None)
+        fork = GrammarConstraint(self._matcher.deep_copy(), self._num_bytes, None)
+        fork._forced = self._forced
+        return fork
 
     def is_complete(self) -> bool:
         return bool(self._matcher.is_stopped()) or self.was_cut()
@@ -97,6 +111,7 @@ class ConstraintCompiler:
             n_vocab=max(vocab_size, tokenizer.vocab_size),
             eos_token=list(tokenizer.eos_token_ids) or None,
         )
+        self._num_bytes = (self._tokenizer.vocab_size + 31) // 32 * 4
         self._finder = EndFinder(tokenizer.all_token_bytes, frozenset(tokenizer.eos_token_ids))
         self._limits = llguidance.LLParserLimits(
             max_lexer_states=config.max_lexer_states,
@@ -120,7 +135,7 @@ class ConstraintCompiler:
         """
         is_json = constraint.WhichOneof("kind") in {"json_schema", "json_object"}
         wrap_up = WrapUp(self._finder, max_output_tokens) if is_json else None
-        return GrammarConstraint(self._matcher_of(constraint), wrap_up)
+        return GrammarConstraint(self._matcher_of(constraint), self._num_bytes, wrap_up)
 
     def _matcher_of(self, constraint: common_pb2.OutputConstraint) -> LLMatcher:
         key = constraint.SerializeToString(deterministic=True)

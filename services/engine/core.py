@@ -16,6 +16,7 @@ from services.engine.chunk_budget import ChunkBudget
 from services.engine.draft_run import DraftRun
 from services.engine.drafting import Drafting, NoDrafting
 from services.engine.ending import Ending, end_tokens, take_token
+from services.engine.jump_ahead import jump
 from services.engine.kv.jobs import LoadJob, SaveJob
 from services.engine.kv.stored_kv import MakeStoredKv
 from services.engine.runner import Runner
@@ -147,7 +148,7 @@ class EngineCore:
             self._checks.refresh()
         if self._scheduler.restoring:
             self._scheduler.go_on_without_pages()
-        num_decoding = sum(sequence.num_uncomputed == 1 for sequence in self._scheduler.running)
+        num_decoding = sum(sequence.is_decoding for sequence in self._scheduler.running)
         items = self._scheduler.plan(self._budget.tokens(num_decoding))
         self._is_stalled = not items
         if items:
@@ -191,7 +192,7 @@ class EngineCore:
         assert {s.sequence_id for s in self._scheduler} == self._sequences.keys(), "a sequence is lost or kept for ever"
 
     def _execute(self, items: Seq[WorkItem], started_s: float) -> None:
-        num_prompt_tokens = sum(item.num_tokens for item in items if item.num_tokens > 1)
+        num_prompt_tokens = sum(item.num_tokens for item in items if item.is_prompt)
         probe = self._stages.begin(num_prompt_tokens > 0)
         for item in items:
             if item.sequence.admitted_s is None:
@@ -212,17 +213,37 @@ class EngineCore:
                 if item.sequence.scoring is not None:
                     endings += self._take_scores(item, rows[item.sequence.sequence_id])
                     continue
-                self._update(item.sequence).queue = QueueState(0, 0.0, min(item.end, item.sequence.num_prompt))
+                if item.start < item.sequence.num_prompt:
+                    self._update(item.sequence).queue = QueueState(0, 0.0, min(item.end, item.sequence.num_prompt))
         probe.mark(Part.SAMPLE)
         seconds = time.monotonic() - started_s
-        num_decoding = sum(item.num_tokens == 1 for item in items)
+        num_decoding = sum(not item.is_prompt for item in items)
         self._budget.measured(seconds, num_prompt_tokens=num_prompt_tokens, num_decoding=num_decoding)
         self._drafting.measured(runs, sum(item.num_rows for item in items), run_s)
         shares = self._stages.end(probe, num_prompt_tokens > 0)
         for item in items:
             item.sequence.stage_seconds.add(seconds, shares)
+        endings += self._jump_ahead(runs, endings)
         for sequence, ending in endings:
             self._finish(sequence, ending)
+
+    def _jump_ahead(self, runs: Seq[DraftRun], endings: Seq[tuple[Sequence, Ending]]) -> list[tuple[Sequence, Ending]]:
+        """Take what the grammars of those that go on force next; gives the endings that it causes."""
+        ended = {sequence.sequence_id for sequence, _ in endings}
+        taking_part = [run.sequence for run in runs if run.sequence.state is State.RUNNING and run.num_taken]
+        going_on = [sequence for sequence in taking_part if sequence.sequence_id not in ended]
+        return [(sequence, ending) for sequence in going_on if (ending := self._jump(sequence)) is not None]
+
+    def _jump(self, sequence: Sequence) -> Ending | None:
+        try:
+            ending = jump(sequence, self._vocabulary)
+        except StagemeshError as error:
+            ending = Ending(common_pb2.FINISH_REASON_ERROR, error=error)
+        except Exception:
+            log.exception("jumping ahead failed", sequence_id=sequence.sequence_id)
+            ending = Ending(common_pb2.FINISH_REASON_ERROR, error=sampling_failed())
+        self._tell_tokens(sequence)
+        return ending
 
     def _with_drafts(self, item: WorkItem, drafts: Seq[int]) -> WorkItem:
         """As the scheduler's, and the pages are clear: weights that draft write to them before the step does."""
@@ -294,6 +315,7 @@ class EngineCore:
     def _account(self, run: DraftRun) -> None:
         """Note what a run has come to, before endings free its pages."""
         if run.num_taken:
+            run.sequence.num_forwards += 1
             self._scheduler.completed(run.item, run.num_accepted)
         else:
             self._scheduler.undone(run.item)
@@ -312,10 +334,9 @@ class EngineCore:
         except Exception:
             log.exception("sampling failed", sequence_id=sequence.sequence_id)
             return Ending(common_pb2.FINISH_REASON_ERROR, error=sampling_failed())
-        update = self._update(sequence)
-        update.tokens.append(chosen.token)
+        self._tell_tokens(sequence)
         if chosen.logprobs is not None:
-            update.logprobs.append(chosen.logprobs)
+            self._update(sequence).logprobs.append(chosen.logprobs)
         return ending
 
     def _take_scores(self, item: WorkItem, rows: Rows) -> list[tuple[Sequence, Ending]]:
@@ -330,6 +351,11 @@ class EngineCore:
             log.exception("scoring failed", sequence_id=sequence.sequence_id)
             return [(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=sampling_failed()))]
         return [(sequence, Ending(common_pb2.FINISH_REASON_STOP))] if item.end == len(sequence.tokens) else []
+
+    def _tell_tokens(self, sequence: Sequence) -> None:
+        if sequence.num_told < sequence.num_output:
+            self._update(sequence).tokens += sequence.tokens[sequence.num_prompt + sequence.num_told :]
+            sequence.num_told = sequence.num_output
 
     def _fail(self, sequence: Sequence, error: StagemeshError) -> None:
         self._finish(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=error))
@@ -351,6 +377,8 @@ class EngineCore:
             cached_tokens=sequence.num_cached,
             draft_tokens=sequence.num_drafted,
             accepted_tokens=sequence.num_accepted,
+            forced_tokens=sequence.num_forced,
+            forwards=sequence.num_forwards,
             stage_seconds=tuple(sequence.stage_seconds.by_part),
             kv=sequence.kv.report(sequence.num_prompt, sequence.num_computed),
         )

@@ -140,6 +140,7 @@ class Engine:
             vocab_size=model.config.vocab_size,
             max_total_tokens=min(model.context_length, model.num_pages * PAGE_SIZE),
             max_output_tokens=config.max_output_tokens,
+            jumps_ahead=config.constraint.jumps_ahead,
         )
         compiler = ConstraintCompiler(model.tokenizer, model.config.vocab_size, config.constraint)
         self._factory = SequenceFactory(

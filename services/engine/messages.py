@@ -86,6 +86,8 @@ def _finish_message(finished: Finished, identity: Identity) -> engine_pb2.Finish
             cached_tokens=finished.cached_tokens,
             draft_tokens=finished.draft_tokens,
             accepted_tokens=finished.accepted_tokens,
+            forwards=finished.forwards,
+            forced_tokens=finished.forced_tokens,
         ),
         stages=[
             common_pb2.StageReport(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from services.engine.core_thread import Add, Command, End, ForgetTenant
 from services.engine.ending import Ending
 from services.engine.sampling_params import SamplingParams
+from services.engine.sequence import Sequence
 from services.engine.sequence_factory import SequenceFactory
 from services.engine.subscriber import Subscriber
 from services.engine.tracked import Tracked, fingerprint_of
@@ -205,7 +206,7 @@ class Registry:
                 sequence.table.is_forgotten = tracked.is_forgotten
                 self._send(Add(sequence))
             else:
-                self._finish_unstarted(tracked, ending, sequence.num_prompt)
+                self._finish_unstarted(tracked, ending, sequence)
 
     def _refuse(self, tracked: Tracked, error: StagemeshError) -> None:
         """Forget a sequence that never started, so that its ID can be used again."""
@@ -215,14 +216,18 @@ class Registry:
         if tracked.subscriber is not None:
             tracked.subscriber.refuse(tracked.sequence_id, error)
 
-    def _finish_unstarted(self, tracked: Tracked, ending: Ending, num_prompt: int = 0) -> None:
+    def _finish_unstarted(self, tracked: Tracked, ending: Ending, sequence: Sequence | None = None) -> None:
+        """`sequence`: what its delivered tokens, and those that follow without a choice, have come to."""
         tracked.starting = None
+        if sequence is not None:
+            tracked.tokens += sequence.tokens[sequence.num_prompt + tracked.num_delivered :]
         tracked.finished = Finished(
             ending=ending,
-            prompt_tokens=num_prompt,
-            completion_tokens=tracked.num_delivered,
+            prompt_tokens=0 if sequence is None else sequence.num_prompt,
+            completion_tokens=len(tracked.tokens),
             cached_tokens=0,
             stage_seconds=(),
+            forced_tokens=0 if sequence is None else sequence.num_forced,
         )
         self._ended(tracked)
         if tracked.subscriber is not None:

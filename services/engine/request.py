@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from services.engine.block_manager import PAGE_SIZE
 from services.engine.ending import Ending, take_token
+from services.engine.jump_ahead import jump
 from services.engine.kv.sequence_kv import SequenceKv
 from services.engine.modes import Mode
 from services.engine.page_table import Owner, PublicPrefix
@@ -28,6 +29,7 @@ class RequestLimits:
     max_total_tokens: int
     """Prompt and output: the context length, or what the KV pool holds if that is less."""
     max_output_tokens: int | None
+    jumps_ahead: bool = False
 
 
 def check_identity(expected: common_pb2.ModelIdentity, actual: common_pb2.ModelIdentity) -> None:
@@ -77,7 +79,8 @@ def build_sequence(
     mode: Mode | None = None,
     precision: str = "",
 ) -> tuple[Sequence, Ending | None]:
-    """The sequence with its delivered tokens taken, and its ending if they complete it already.
+    """The sequence with its delivered tokens taken, and those that its grammar forces next; its ending if they
+    complete it already.
 
     `precision`: what `mode` computes with, as `ModelIdentity.precision` says it.
     Raises InvalidRequest when a delivered token does not fit the constraint or comes after the end.
@@ -97,6 +100,7 @@ def build_sequence(
         deadline_s=_monotonic(submit.deadline_unix_us),
         constraint=constraint,
         stop=StopMatcher(params.stop),
+        jumps_ahead=limits.jumps_ahead and params.logprobs is None,
     )
     if sequence.owner.salt:
         sequence.table.digests(sequence.tokens, (num_prompt - 1) // PAGE_SIZE)  # here, so that no step waits for it
@@ -107,7 +111,7 @@ def build_sequence(
                 "DELIVERED_PAST_END", "delivered tokens go on after the answer's end", field="delivered_token_ids"
             )
         ending = take_token(sequence, token, vocabulary)
-    return sequence, ending
+    return sequence, jump(sequence, vocabulary) if ending is None else ending
 
 
 def _monotonic(unix_us: int) -> float:

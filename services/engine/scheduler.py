@@ -21,7 +21,7 @@ from services.engine.chunk_budget import share_budget
 from services.engine.kv.miss_cause import MissCause
 from services.engine.kv.stored_kv import StoredKv
 from services.engine.scoring import MAX_STEP_ROWS, MAX_TOGETHER
-from services.engine.sequence import Sequence, State
+from services.engine.sequence import MAX_DECODE_ROWS, Sequence, State
 
 MAX_LOOKAHEAD = 8
 """How far into the queue a sequence is looked for that fits where the first one does not."""
@@ -58,6 +58,12 @@ class WorkItem:
     def num_tokens(self) -> int:
         """Without drafts."""
         return self.end - self.start
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether it is a chunk of a prompt, not the last token of a sequence that decodes, with what was forced."""
+        is_short = self.samples and self.start >= self.sequence.num_prompt and self.num_tokens <= MAX_DECODE_ROWS
+        return self.num_tokens > 1 and not is_short
 
     @property
     def row_end(self) -> int:
@@ -138,7 +144,8 @@ class Scheduler:
         """The next step's work: decoding sequences first, then prompt chunks of `chunk_budget` tokens in all."""
         items = self._plan_decodes()
         self._admit()
-        prompts = [sequence for sequence in self.running if sequence.num_uncomputed > 1 and sequence.scoring is None]
+        planned = {item.sequence.sequence_id for item in items}
+        prompts = [s for s in self.running if s.scoring is None and s.sequence_id not in planned]
         shares = share_budget([sequence.num_uncomputed for sequence in prompts], chunk_budget)
         for sequence, share in zip(prompts, shares, strict=True):
             if share:
@@ -176,14 +183,12 @@ class Scheduler:
         self._blocks.shrink(item.sequence.table, item.end)
 
     def _plan_decodes(self) -> list[WorkItem]:
-        return [
-            WorkItem.next(sequence, 1)
-            for sequence in tuple(self.running)
-            if sequence.state is State.RUNNING
-            and sequence.num_uncomputed == 1
-            and sequence.scoring is None
-            and self._ensure_pages(sequence)
-        ]
+        items = []
+        for sequence in tuple(self.running):
+            has_grown = sequence.num_computed >= sequence.num_prompt and sequence.scoring is None
+            if sequence.state is State.RUNNING and has_grown and self._ensure_pages(sequence) and sequence.is_decoding:
+                items.append(WorkItem.next(sequence, sequence.num_uncomputed))
+        return items
 
     def _plan_scored(self, budget: int) -> list[WorkItem]:
         """Work of `budget` tokens on sequences that are scored, in order of admission."""

@@ -18,6 +18,9 @@ from services.engine.scoring import Scoring
 from services.engine.stages import StageSeconds
 from services.engine.stop import StopMatcher
 
+MAX_DECODE_ROWS = 32
+"""A longer run of forced tokens is computed in chunks, as a prompt is."""
+
 
 class State(enum.Enum):
     WAITING = "waiting"
@@ -40,7 +43,8 @@ class Constraint(Protocol):
         """Take an output token."""
 
     def forced(self) -> list[int]:
-        """The tokens that must come next, up to the first choice."""
+        """The tokens that must come next, perhaps not all of them: after those before it, each is the only one that
+        `allowed` gives."""
 
     def num_fitting(self, tokens: Seq[int]) -> int:
         """How many of `tokens` could come next, one after the other."""
@@ -91,6 +95,14 @@ class Sequence:
     """Guesses that were computed."""
     num_accepted: int = 0
     """Guesses that were right."""
+    jumps_ahead: bool = False
+    """Whether tokens that its grammar forces are taken without asking the model."""
+    num_forced: int = 0
+    """Tokens taken so."""
+    num_forwards: int = 0
+    """Passes of the model that yielded tokens of it."""
+    num_told: int = 0
+    """Output tokens that the caller has brought or been told of."""
     num_computed: int = 0
     num_cached: int = 0
     """Prompt tokens whose pages were reused or loaded when it was first admitted."""
@@ -103,6 +115,7 @@ class Sequence:
 
     def __post_init__(self) -> None:
         self.renew_table()
+        self.num_told = self.num_delivered
 
     def renew_table(self) -> None:
         """Go on without the present pages."""
@@ -116,3 +129,9 @@ class Sequence:
     @property
     def num_uncomputed(self) -> int:
         return len(self.tokens) - self.num_computed
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether it takes part in steps with all that is left of it: its last token, and a few that were forced."""
+        is_short = self.num_computed >= self.num_prompt and self.num_uncomputed <= MAX_DECODE_ROWS
+        return is_short and self.scoring is None

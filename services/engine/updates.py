@@ -32,6 +32,8 @@ class Finished:
     """By `stages.Part`."""
     draft_tokens: int = 0
     accepted_tokens: int = 0
+    forced_tokens: int = 0
+    forwards: int = 0
     kv: KvReport | None = None
 
 

@@ -78,6 +78,8 @@ def _final(work: Work, outcome: common_pb2.Outcome.ValueType) -> gateway_pb2.Fin
             final.usage.cached_tokens = finish.usage.cached_tokens
             final.usage.draft_tokens = finish.usage.draft_tokens
             final.usage.accepted_tokens = finish.usage.accepted_tokens
+            final.usage.forwards = finish.usage.forwards
+            final.usage.forced_tokens = finish.usage.forced_tokens
     return final
 
 

@@ -144,6 +144,7 @@ def _count(work: Work, final: gateway_pb2.Final) -> None:
         ("cached", final.usage.cached_tokens),
         ("draft", final.usage.draft_tokens),
         ("accepted", final.usage.accepted_tokens),
+        ("forced", final.usage.forced_tokens),
     ):
         metrics.TOKENS.labels(kind).inc(amount)
     for report in final.stages:

@@ -126,15 +126,17 @@ requests = st.lists(
 Request = tuple[int, int, int, bytes, SamplingParams, int | None, int, int | None]
 
 
-def sequence_of(name: str, request: Request, mode: Mode | None = None) -> Sequence:
+def sequence_of(name: str, request: Request, mode: Mode | None = None, *, jumps_ahead: bool = False) -> Sequence:
     family, length, max_tokens, salt, params, grammar, _, _ = request
     prompt = [1 + (family * 7 + at * at) % 90 for at in range(min(length, 36))] + list(
         range(1, max(0, length - 36) + 1)
     )
     constraint = None if grammar is None else Steps(grammar, 25)
-    return make_sequence(
+    sequence = make_sequence(
         name, prompt, salt=salt, params=params, max_tokens=max_tokens, constraint=constraint, mode=mode
     )
+    sequence.jumps_ahead = jumps_ahead and params.logprobs is None
+    return sequence
 
 
 def same(results: Results, plain: Results, name: str) -> bool:
@@ -149,14 +151,14 @@ def same(results: Results, plain: Results, name: str) -> bool:
     )
 
 
-def run_mix(core: EngineCore, mix: list[Request], mode: Mode | None = None) -> Results:
+def run_mix(core: EngineCore, mix: list[Request], mode: Mode | None = None, *, jumps_ahead: bool = False) -> Results:
     """Run requests as they arrive and are cancelled; no page may be left."""
     results = Results()
     for step in range(3000):
         for number, request in enumerate(mix):
             arrival, cancel = request[6:]
             if step == arrival:
-                core.add(sequence_of(str(number), request, mode))
+                core.add(sequence_of(str(number), request, mode, jumps_ahead=jumps_ahead))
             if cancel is not None and step == arrival + cancel:
                 core.end(str(number), ABORT)
         results.take(core.step().updates)

@@ -166,6 +166,7 @@ def resume(tokens: list[int], params: SamplingParams, max_tokens: int) -> tuple[
     ending = None
     for token in tokens:
         ending = take_token(sequence, token, VOCABULARY)
+    sequence.num_delivered = sequence.num_told = len(tokens)
     return sequence, ending
 
 

@@ -595,8 +595,6 @@ Global___KvReport: _TypeAlias = KvReport  # noqa: Y015
 
 @_typing.final
 class Usage(_message.Message):
-    """Numbers 4 to 6 are kept for draft_tokens, accepted_tokens and forwards."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
@@ -604,7 +602,9 @@ class Usage(_message.Message):
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     DRAFT_TOKENS_FIELD_NUMBER: _builtins.int
     ACCEPTED_TOKENS_FIELD_NUMBER: _builtins.int
+    FORWARDS_FIELD_NUMBER: _builtins.int
     SESSION_TOKENS_FIELD_NUMBER: _builtins.int
+    FORCED_TOKENS_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     completion_tokens: _builtins.int
     cached_tokens: _builtins.int
@@ -612,8 +612,12 @@ class Usage(_message.Message):
     draft_tokens: _builtins.int
     """Guesses at next tokens that were computed with them, and how many of them were right. They never change the text."""
     accepted_tokens: _builtins.int
+    forwards: _builtins.int
+    """Passes of the model that yielded output tokens; those that compute the prompt before its last chunk do not count."""
     session_tokens: _builtins.int
     """Prompt tokens that were taken from the stored session instead of being rendered and encoded again."""
+    forced_tokens: _builtins.int
+    """Output tokens that the constraint left no choice about, taken without a pass of the model for each."""
     def __init__(
         self,
         *,
@@ -622,11 +626,13 @@ class Usage(_message.Message):
         cached_tokens: _builtins.int = ...,
         draft_tokens: _builtins.int = ...,
         accepted_tokens: _builtins.int = ...,
+        forwards: _builtins.int = ...,
         session_tokens: _builtins.int = ...,
+        forced_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_tokens", b"accepted_tokens", "cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "draft_tokens", b"draft_tokens", "prompt_tokens", b"prompt_tokens", "session_tokens", b"session_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_tokens", b"accepted_tokens", "cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "draft_tokens", b"draft_tokens", "forced_tokens", b"forced_tokens", "forwards", b"forwards", "prompt_tokens", b"prompt_tokens", "session_tokens", b"session_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
