@@ -3,8 +3,8 @@
 A page holds the keys and values of PAGE_SIZE consecutive tokens in all layers. A full, computed page is known by the
 digest of everything up to its end (`stagemesh/runtime/kv_keys.py`), keyed with the owner's tenant and salt; so equal
 prompts of one owner share pages, and nobody can hit, or probe for, the pages of another. The same name stands for the
-page in host memory and in the KV Redis. An owner without a salt shares nothing. Page 0 is never given out: it stays
-zero and pads batches.
+page in host memory and in the KV Redis. An owner without a salt shares nothing. The open page of a sequence that ended
+well is kept for one that goes on from there. Page 0 is never given out: it stays zero and pads batches.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from services.engine.page_table import Owner, PageTable
+from services.engine.tail_pages import TailPages
 from stagemesh.runtime.kv_keys import PAGE_TOKENS
 
 PAGE_SIZE = PAGE_TOKENS
@@ -55,6 +56,7 @@ class BlockManager:
         self._pages = [_Page() for _ in range(num_pages + 1)]
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_pages + 1))
         self._by_digest: dict[bytes, int] = {}
+        self._tails = TailPages()
         self._to_zero: list[int] = []
         self._to_clear: dict[int, None] = {}
         """Free pages of erased tenants, which are cleared bit by bit."""
@@ -98,8 +100,9 @@ class BlockManager:
             self._pages[page].num_hits += 1
             table.pages.append(page)
         table.num_known = len(table.pages)
+        num_in_tail = self._take_tail(table, tokens)
         self.extend(table, len(tokens))
-        return table.num_known * PAGE_SIZE
+        return table.num_known * PAGE_SIZE + num_in_tail
 
     def can_extend(self, table: PageTable, num_tokens: int) -> bool:
         return num_pages_for(num_tokens) - len(table.pages) <= self.num_free
@@ -130,6 +133,20 @@ class BlockManager:
             if digests[index] not in self._by_digest:  # else another computed the same page at the same time
                 self._register(table, index, digests[index], tokens)
         table.num_known = num_full
+
+    def keep_tail(self, table: PageTable, tokens: Sequence[int], num_computed: int) -> None:
+        """Keep the open page of tokens[:num_computed] for a sequence that goes on from there; `table` is about to be
+        released."""
+        index, num_tokens = divmod(num_computed, PAGE_SIZE)
+        if not num_tokens or not table.owner.salt or table.is_forgotten or table.num_known != index:
+            return
+        table.digests(tokens, index)
+        page = table.pages[index]
+        assert self._pages[page].num_references == 1, "an open page is shared"
+        place = table.owner_of(index), table.parent(index)
+        before = self._tails.keep(page, place, tokens[index * PAGE_SIZE : num_computed])
+        if before is not None:
+            self._free.move_to_end(before, last=False)
 
     def adopt(self, table: PageTable, pages: Sequence[KnownPage]) -> None:
         """Make the pages after the table's known ones known for reuse, under names that somebody else has prepared."""
@@ -223,6 +240,9 @@ class BlockManager:
             assert (page in self._free) == (holders[page] == 0), f"page {page} is both free and held, or neither"
             assert entry.known is None or self._by_digest.get(entry.known.digest) == page, f"page {page} is lost"
         assert all(page in self._free for page in self._to_clear), "a page that is held would be cleared"
+        for page in self._tails.pages():
+            assert page in self._free, f"page {page} is held and kept for another"
+            assert self._pages[page].known is None, f"page {page} is full and open"
         for digest, page in self._by_digest.items():
             known = self._pages[page].known
             assert known is not None, f"the index names page {page}, which has no name"
@@ -241,6 +261,20 @@ class BlockManager:
             if known is None or list(known.tokens) != tokens[index * PAGE_SIZE : (index + 1) * PAGE_SIZE]:
                 return
             yield known.page
+
+    def _take_tail(self, table: PageTable, tokens: Sequence[int]) -> int:
+        """Add the open page that a sequence left after the table's known pages; gives the tokens computed in it."""
+        first, end = len(table.pages) * PAGE_SIZE, table.num_reusable_tokens(len(tokens))
+        if not table.owner.salt or first >= end:
+            return 0
+        place = table.owner_of(len(table.pages)), table.parent(len(table.pages))
+        found = self._tails.take(place, tokens[first:end])
+        if found is None:
+            return 0
+        page, num_tokens = found
+        self._take(page)
+        table.pages.append(page)
+        return num_tokens
 
     def _register(self, table: PageTable, index: int, digest: bytes, tokens: Sequence[int]) -> None:
         page = table.pages[index]
@@ -262,7 +296,7 @@ class BlockManager:
         entry.num_references -= 1
         if entry.num_references == 0:
             self._free[page] = None
-            if entry.known is None:
+            if entry.known is None and page not in self._tails:
                 self._free.move_to_end(page, last=False)
 
     def _take_fresh(self, owner: Owner) -> int:
@@ -278,6 +312,7 @@ class BlockManager:
 
     def _forget(self, page: int) -> bool:
         """Whether it was known."""
+        self._tails.drop(page)
         entry = self._pages[page]
         if entry.known is None:
             return False

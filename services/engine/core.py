@@ -362,8 +362,10 @@ class EngineCore:
 
     def _finish(self, sequence: Sequence, ending: Ending) -> None:
         is_answer = ending.reason in COMPLETE and sequence.scoring is None
-        if self.stored is not None and is_answer and sequence.state is State.RUNNING:
-            self.stored.saves.save(sequence)
+        if is_answer and sequence.state is State.RUNNING:
+            if self.stored is not None:
+                self.stored.saves.save(sequence)
+            self._blocks.keep_tail(sequence.table, sequence.tokens, sequence.num_computed)
         self._scheduler.remove(sequence, poisoned=ending.error is not None)
         del self._sequences[sequence.sequence_id]
         self._positions.pop(sequence.sequence_id, None)

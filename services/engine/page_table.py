@@ -67,8 +67,12 @@ class PageTable:
 
     def num_reusable(self, num_tokens: int) -> int:
         """How many leading pages of so many tokens need no computing if they are there."""
+        return self.num_reusable_tokens(num_tokens) // PAGE_TOKENS
+
+    def num_reusable_tokens(self, num_tokens: int) -> int:
+        """How many leading ones of so many tokens need no computing if they are there."""
         wanted = num_tokens - 1
-        return (wanted if self.max_reused_tokens is None else min(wanted, self.max_reused_tokens)) // PAGE_TOKENS
+        return wanted if self.max_reused_tokens is None else min(wanted, self.max_reused_tokens)
 
     def digests(self, tokens: Sequence[int], num_pages: int) -> list[bytes]:
         """The digests of at least the first `num_pages` pages of `tokens`, each computed once.

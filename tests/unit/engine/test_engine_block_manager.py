@@ -98,7 +98,7 @@ def test_known_pages_are_evicted_oldest_first_and_ends_of_chains_before_beginnin
 
 operations = st.lists(
     st.tuples(
-        st.sampled_from(["start", "grow", "release", "poison"]),
+        st.sampled_from(["start", "grow", "release", "end", "poison"]),
         st.sampled_from([ALICE, BOB, NOBODY]),
         st.integers(0, 3),  # which prompt family
         st.integers(1, 70),
@@ -112,7 +112,7 @@ operations = st.lists(
 def test_no_page_is_leaked_or_shared_wrongly_whatever_happens(steps: list[tuple[str, Owner, int, int]]) -> None:
     blocks = BlockManager(10)
     live: list[tuple[PageTable, Owner, list[int]]] = []
-    content: dict[int, tuple[Owner, list[int]]] = {}  # what a full page holds
+    content: dict[int, tuple[Owner, list[int]]] = {}  # what a page holds, after what
     for action, owner, family, number in steps:
         if action == "start":
             tokens = [family] * min(number, 32) + list(range(max(0, number - 32)))
@@ -120,19 +120,23 @@ def test_no_page_is_leaked_or_shared_wrongly_whatever_happens(steps: list[tuple[
             if blocks.can_allocate(table, tokens):
                 num_cached = blocks.allocate(table, tokens)
                 assert num_cached < len(tokens)
-                for index in range(num_cached // PAGE_SIZE):
-                    assert content[table.pages[index]] == (owner, tokens[: (index + 1) * PAGE_SIZE])
+                for index in range(num_pages_for(num_cached)):
+                    end = min(num_cached, (index + 1) * PAGE_SIZE)
+                    held_by, held_tokens = content[table.pages[index]]
+                    assert (held_by, held_tokens[:end]) == (owner, tokens[:end])
                 live.append((table, owner, tokens))
         elif live:
             table, owner, tokens = live[number % len(live)]
             if action == "grow" and blocks.can_extend(table, len(tokens) + 1):
                 tokens.append(number)
                 blocks.extend(table, len(tokens))
-            elif action in {"release", "poison"}:
+            elif action in {"release", "end", "poison"}:
+                if action == "end":
+                    blocks.keep_tail(table, tokens, len(tokens))
                 blocks.release(table, poisoned=action == "poison")
                 live.remove((table, owner, tokens))
         for table, owner, tokens in live:
-            for index in range(len(tokens) // PAGE_SIZE):
+            for index in range(num_pages_for(len(tokens))):
                 content[table.pages[index]] = (owner, tokens[: (index + 1) * PAGE_SIZE])
             blocks.commit(table, tokens, len(tokens))
             assert len(table.pages) == num_pages_for(len(tokens))
@@ -240,3 +244,67 @@ def test_of_a_tenant_that_is_forgotten_nothing_is_reused_and_free_pages_are_clea
         assert blocks.num_cached_pages(PageTable(owner), tokens) == known
     blocks.release(running)
     blocks.check_integrity([other, another])
+
+
+def ended(blocks: BlockManager, owner: Owner, tokens: list[int]) -> PageTable:
+    """The table of a sequence that has ended well after computing all of `tokens`."""
+    table, _ = held(blocks, owner, tokens)
+    pages = PageTable(owner)
+    pages.pages = table.pages[:]
+    blocks.keep_tail(table, tokens, len(tokens))
+    blocks.release(table)
+    blocks.check_integrity([])
+    return pages
+
+
+def test_a_sequence_goes_on_in_the_open_page_of_the_one_before_it() -> None:
+    blocks = BlockManager(8)
+    before = ended(blocks, ALICE, PROMPT)
+    table = PageTable(ALICE)
+    assert blocks.allocate(table, [*PROMPT, 90, 91]) == len(PROMPT)
+    assert table.pages == before.pages
+    blocks.check_integrity([table])
+    other = PageTable(ALICE)
+    assert blocks.allocate(other, [*PROMPT, 92]) == 32, "the open page is the first one's who came"
+    blocks.check_integrity([table, other])
+
+
+def test_of_an_open_page_only_what_both_begin_with_is_taken() -> None:
+    blocks = BlockManager(16)
+    ended(blocks, ALICE, PROMPT)
+    table = PageTable(ALICE)
+    assert blocks.allocate(table, [*PROMPT[:35], 90, 91]) == 35
+    blocks.release(table)
+    ended(blocks, ALICE, PROMPT)
+    assert blocks.allocate(PageTable(ALICE), PROMPT) == len(PROMPT) - 1, "the last token is computed in any case"
+
+
+def test_nobody_else_finds_an_open_page() -> None:
+    blocks = BlockManager(16)
+    ended(blocks, ALICE, PROMPT[:8])
+    assert blocks.allocate(PageTable(BOB), PROMPT) == 0
+    assert blocks.allocate(PageTable(NOBODY), PROMPT) == 0
+    assert blocks.allocate(PageTable(ALICE), PROMPT) == 8
+
+
+def test_an_open_page_is_lost_with_its_tenant_and_to_whoever_needs_the_page() -> None:
+    blocks = BlockManager(3)
+    ended(blocks, ALICE, PROMPT)
+    blocks.forget_tenant("alice")
+    blocks.check_integrity([])
+    table = PageTable(ALICE)
+    assert blocks.allocate(table, PROMPT) == 0
+    blocks.release(table)
+    ended(blocks, ALICE, PROMPT)
+    table, _ = held(blocks, BOB, [9] * 48)
+    blocks.release(table)
+    assert blocks.allocate(PageTable(ALICE), PROMPT) == 0
+
+
+def test_of_two_open_pages_after_the_same_tokens_the_newer_one_is_kept() -> None:
+    blocks = BlockManager(12)
+    ended(blocks, ALICE, [*PROMPT, 1])
+    ended(blocks, ALICE, [*PROMPT[:33], 50, 51])
+    table = PageTable(ALICE)
+    assert blocks.allocate(table, [*PROMPT[:33], 50, 51, 52]) == 35
+    blocks.check_integrity([table])
