@@ -15,7 +15,7 @@ from services.cache.session import Opened
 from stagemesh.api.common.v1.common_pb2 import KvLease, ModelIdentity
 from stagemesh.runtime.errors import Unavailable
 from stagemesh.runtime.kv_directory import Holder, KvDirectory
-from stagemesh.runtime.kv_keys import PAGE_TOKENS, chain_key, namespace, page_digests
+from stagemesh.runtime.kv_keys import PAGE_TOKENS, adapter_label, chain_key, namespace, page_digests
 from stagemesh.runtime.kv_value import Horizons
 
 KV_WORDS = Words("KV store", left_alone="KV_STORE_LEFT_ALONE", slow="KV_STORE_SLOW", away="KV_STORE_AWAY")
@@ -118,7 +118,9 @@ def budget_s(configured_s: float, num_pages: int) -> float:
 def chain(tenant_id: str, model: ModelIdentity, lease: KvLease, salt: bytes, tokens: Sequence[int]) -> list[bytes]:
     """The digests of all full pages: public ones first, then the tenant's own, which go on from the last of them."""
     public = tokens[: lease.public_tokens]
-    digests = list(page_digests(chain_key(lease.public_salt, "", model.precision), public)) if public else []
+    adapter = adapter_label(model.adapter, model.adapter_generation, model.adapter_revision)
+    public_key = chain_key(lease.public_salt, "", model.precision, adapter)
+    digests = list(page_digests(public_key, public)) if public else []
     parent = digests[-1] if digests else b""
-    own = page_digests(chain_key(salt, tenant_id, model.precision), tokens[lease.public_tokens :], parent)
+    own = page_digests(chain_key(salt, tenant_id, model.precision, adapter), tokens[lease.public_tokens :], parent)
     return [*digests, *own]

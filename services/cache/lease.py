@@ -14,7 +14,7 @@ import uuid_utils
 
 from stagemesh.api.common.v1.common_pb2 import ModelIdentity
 from stagemesh.runtime.errors import InvalidRequest
-from stagemesh.runtime.kv_keys import netstrings
+from stagemesh.runtime.kv_keys import adapter_label, netstrings
 
 _LEASE_ID = re.compile(r"([0-9]{1,20})\.([0-9]{1,20})\.([0-9]{1,20})\.[0-9a-f-]{36}")
 
@@ -22,7 +22,9 @@ _LEASE_ID = re.compile(r"([0-9]{1,20})\.([0-9]{1,20})\.([0-9]{1,20})\.[0-9a-f-]{
 def salt_of(secret: bytes, epoch: int, tenant_id: str, model: ModelIdentity) -> bytes:
     """The secret under which one tenant's pages of one model identity are reused: 32 bytes."""
     identity = (model.model, model.revision, model.tokenizer_hash, model.precision, model.kv_layout)
-    parts = (b"salt", b"%d" % epoch, tenant_id.encode(), *(part.encode() for part in identity))
+    parts = [b"salt", b"%d" % epoch, tenant_id.encode(), *(part.encode() for part in identity)]
+    if model.adapter:
+        parts.append(adapter_label(model.adapter, model.adapter_generation, model.adapter_revision).encode())
     return hmac.digest(secret, netstrings(*parts), "sha256")
 
 

@@ -88,5 +88,6 @@ def _load_native(files: ModelFiles, model: TransformerConfig, config: EngineConf
         kv_layout=KV_LAYOUTS[sizes.kv_dtype],
         weight_bytes=decoder.weight_bytes(),
         kv_bytes=decoder.kv_bytes(),
+        adapter_slots=decoder,
         page_io=PageIo(decoder),
     )

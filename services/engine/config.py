@@ -112,6 +112,24 @@ class ScoreConfig(Section):
     """Continuations of all calls that run or wait; a call that would go beyond is refused with QUEUE_FULL."""
 
 
+class AdaptersConfig(Section):
+    """LoRA adapters in PEFT's layout, which compute beside the model for the requests that ask for them. Native kernels
+    only."""
+
+    load: dict[str, str] = Field(default_factory=dict)
+    """Name → folder with `adapter_config.json` and `adapter_model.safetensors`; loaded at the start."""
+    folders: tuple[str, ...] = ()
+    """Folders below which adapters may be loaded while the engine runs; none: no adapter may."""
+    max_adapters: int = Field(default=16, ge=1, le=32)
+    """Names that are loaded at a time."""
+    max_mb: float = Field(default=1024.0, gt=0)
+    """Memory of all adapters, replaced ones that are still in use included."""
+    max_file_mb: float = Field(default=256.0, gt=0)
+    """Size of one adapter's file."""
+    keep_replaced_s: float = Field(default=10.0, ge=0)
+    """How long a replaced generation still serves requests that were prepared for it."""
+
+
 class EngineConfig(Section):
     """One engine process serves one model."""
 
@@ -165,6 +183,7 @@ class EngineConfig(Section):
     """Upper bound of `max_tokens`, and its default; otherwise the context sets it."""
     constraint: ConstraintConfig = ConstraintConfig()
     score: ScoreConfig = ScoreConfig()
+    adapters: AdaptersConfig = AdaptersConfig()
     speculation: SpeculationConfig = SpeculationConfig()
     progressive_precision: ProgressivePrecisionConfig = ProgressivePrecisionConfig()
     kv_store: KvStoreConfig = KvStoreConfig()

@@ -368,6 +368,8 @@ class EngineCore:
             self._blocks.keep_tail(sequence.table, sequence.tokens, sequence.num_computed)
         self._scheduler.remove(sequence, poisoned=ending.error is not None)
         del self._sequences[sequence.sequence_id]
+        if sequence.adapter is not None:
+            sequence.adapter.num_ended += 1
         self._positions.pop(sequence.sequence_id, None)
         self._drafting.forget(sequence)
         if sequence.admitted_s is not None and sequence.scoring is None:

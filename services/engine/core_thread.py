@@ -84,6 +84,8 @@ class CoreThread:
 
     def send(self, command: Command) -> None:
         """Takes effect at the next step boundary."""
+        if isinstance(command, Add) and command.sequence.adapter is not None:
+            command.sequence.adapter.num_begun += 1
         self._commands.put(command)
 
     def join(self, timeout_s: float) -> bool:

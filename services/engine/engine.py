@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from services.engine.adapter import LoadedAdapter
+from services.engine.adapter_store import AdapterStore
 from services.engine.backend import load_backend
 from services.engine.block_manager import PAGE_SIZE, num_pages_for
 from services.engine.checks import make_checks
@@ -22,9 +24,8 @@ from services.engine.modes import HeldModes, Mode
 from services.engine.page_table import Owner
 from services.engine.registry import Registry, RegistryLimits
 from services.engine.request import RequestLimits
-from services.engine.runner import Backend, Runner, Sizes
+from services.engine.runner import AdapterSlots, Backend, Runner, Sizes
 from services.engine.sampling_params import SamplingParams
-from services.engine.score_request import ScoredBy
 from services.engine.scorer import Scorer
 from services.engine.sequence import Sequence
 from services.engine.sequence_factory import SequenceFactory
@@ -55,6 +56,7 @@ class LoadedModel:
     backend: str
     modes: HeldModes
     runner: Runner
+    adapter_slots: AdapterSlots | None
     page_io: PageIo | None
     """Takes KV pages out of the pool and puts them back, where that can be done."""
 
@@ -98,6 +100,7 @@ def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
         backend=backend.name,
         modes=modes,
         runner=backend.runner,
+        adapter_slots=backend.adapter_slots,
         page_io=backend.page_io,
     )
 
@@ -143,8 +146,16 @@ class Engine:
             jumps_ahead=config.constraint.jumps_ahead,
         )
         compiler = ConstraintCompiler(model.tokenizer, model.config.vocab_size, config.constraint)
+        self.adapters = AdapterStore(model.adapter_slots, model.config, model.identity, config.adapters)
+        self.adapters.load_configured()
         self._factory = SequenceFactory(
-            model.identity, model.modes, vocabulary, self._limits, compiler, config.constraint.compile_timeout_s
+            model.identity,
+            model.modes,
+            vocabulary,
+            self._limits,
+            compiler,
+            config.constraint.compile_timeout_s,
+            self.adapters,
         )
         _warm_up(self.core, model.config)
 
@@ -170,15 +181,27 @@ class Engine:
     def _on_output(self, output: StepOutput) -> None:
         self.registry.on_output(output)
         self.scorer.on_output(output)
+        self.adapters.sweep()
 
     async def score(self, request: engine_pb2.ScoreRequest, deadline_s: float) -> engine_pb2.ScoreResponse:
         """Score given continuations by `deadline_s` on the monotonic clock. Raises StagemeshError."""
         self.registry.check_open()
-        mode = self._factory.mode(request.policy, request.model)
-        by = ScoredBy(mode=mode, precision=self.model.modes.precisions[mode])
+        by = self._factory.computed_by(request.policy, request.model)
         response = await self.scorer.score(request, by, deadline_s)
-        response.model.CopyFrom(self._factory.identity(mode))
+        response.model.CopyFrom(self._factory.identity(by))
         return response
+
+    async def load_adapter(self, name: str, path: str, generation: int) -> LoadedAdapter:
+        """As `AdapterStore.load`."""
+        adapter = await self.adapters.load(name, path, generation)
+        self.registry.note_change()
+        return adapter
+
+    async def unload_adapter(self, name: str, timeout_s: float) -> int:
+        """Have no more sequences begin with an adapter; gives how many still ran with it after `timeout_s`."""
+        retired = self.adapters.retire(name)
+        self.registry.note_change()
+        return await self.adapters.wait_freed(retired, timeout_s)
 
     def prefetch(self, prefetch: engine_pb2.Prefetch) -> None:
         """Have stored pages brought near. Never an error: what is not near when it is wanted is loaded then."""

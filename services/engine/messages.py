@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from services.engine.kv.counters import KvStats
 from services.engine.logprobs import TokenLogprobs
 from services.engine.stages import Part
@@ -52,7 +54,14 @@ def _refusal_message(refusal: Refusal) -> engine_pb2.SequenceDelta:
 
 
 def load_message(
-    load: Load, *, num_starting: int, total_pages: int, max_running: int, draining: bool, kv: KvStats | None = None
+    load: Load,
+    *,
+    num_starting: int,
+    total_pages: int,
+    max_running: int,
+    draining: bool,
+    kv: KvStats | None = None,
+    adapters: Iterable[engine_pb2.Adapter] = (),
 ) -> engine_pb2.WatchLoadResponse:
     return engine_pb2.WatchLoadResponse(
         instance=IDENTITY.instance,
@@ -66,6 +75,7 @@ def load_message(
         draining=draining,
         steps=load.steps,
         kv=None if kv is None else engine_pb2.KvStats(**vars(kv)),
+        adapters=adapters,
     )
 
 

@@ -80,6 +80,7 @@ def build_native_batch(items: Sequence[WorkItem]) -> Batch:
     Python's own arrays take a tenth of numpy's time for a few elements.
     """
     wanted: list[Choice] = []
+    adapters = array("i") if any(item.sequence.adapter is not None for item in items) else None
     token_ids, positions, sequences, page_starts, pages, sample_rows = (array("i") for _ in range(6))
     for index, item in enumerate(items):
         page_starts.append(len(pages))
@@ -88,6 +89,9 @@ def build_native_batch(items: Sequence[WorkItem]) -> Batch:
         positions.extend(range(item.start, item.row_end))
         sequences.extend(repeat(index, item.num_rows))
         wanted.extend(choices(item))
+        if adapters is not None:
+            adapter = item.sequence.adapter
+            adapters.extend(repeat(-1 if adapter is None else adapter.slot, item.num_rows))
         sample_rows.extend(range(len(token_ids) - item.num_sampled, len(token_ids)))
     return Batch(
         token_ids=token_ids,
@@ -97,4 +101,5 @@ def build_native_batch(items: Sequence[WorkItem]) -> Batch:
         pages=pages,
         sample_rows=sample_rows,
         choices=wanted,
+        adapters=adapters,
     )

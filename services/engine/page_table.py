@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stagemesh.runtime.kv_keys import PAGE_TOKENS, chain_key, page_digests
 
@@ -19,10 +19,12 @@ class Owner:
     """Of the weights that compute its pages, as `ModelIdentity.precision` says it; pages of others are of no use."""
     epoch: int = 0
     """Of the lease that the salt came with."""
+    adapter: str = ""
+    """What computes beside the weights, as `adapter_label` says it; pages of others are of no use."""
 
     def chain_key(self) -> bytes:
         """The key of the names of its pages."""
-        return chain_key(self.salt, self.tenant_id, self.precision)
+        return chain_key(self.salt, self.tenant_id, self.precision, self.adapter)
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class PageTable:
         """What comes after so many tokens is computed in any case, since its logits are wanted; None: the last one."""
         self._num_public = public.num_pages if public is not None and public.salt else 0
         self._public = (
-            Owner("", public.salt, owner.precision, owner.epoch) if public is not None and self._num_public else owner
+            replace(owner, tenant_id="", salt=public.salt) if public is not None and self._num_public else owner
         )
         self._digests: list[bytes] = []
         self._keys: dict[Owner, bytes] = {}

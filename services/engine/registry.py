@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from services.engine.adapter_store import adapter_gone
 from services.engine.core_thread import Add, Command, End, ForgetTenant
 from services.engine.ending import Ending
 from services.engine.sampling_params import SamplingParams
@@ -129,6 +130,10 @@ class Registry:
             self.load = output.load
             self._note_load()
 
+    def note_change(self) -> None:
+        """Something else than sequences has changed that load reports tell."""
+        self._note_load()
+
     async def load_change(self) -> None:
         """Return at the next change of the load."""
         await self._load_changed.wait()
@@ -202,7 +207,9 @@ class Registry:
             self._refuse(tracked, Internal("INTERNAL", "the sequence could not be started; the engine's log has more"))
         else:
             tracked.starting = None
-            if ending is None:
+            if sequence.adapter is not None and sequence.adapter.is_freed:
+                self._refuse(tracked, adapter_gone(sequence.adapter))
+            elif ending is None:
                 sequence.table.is_forgotten = tracked.is_forgotten
                 self._send(Add(sequence))
             else:

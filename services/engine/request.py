@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from services.engine.adapter import LoadedAdapter
 from services.engine.block_manager import PAGE_SIZE
 from services.engine.ending import Ending, take_token
 from services.engine.jump_ahead import jump
@@ -30,6 +31,20 @@ class RequestLimits:
     """Prompt and output: the context length, or what the KV pool holds if that is less."""
     max_output_tokens: int | None
     jumps_ahead: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputedBy:
+    """What computes a request."""
+
+    mode: Mode | None = None
+    precision: str = ""
+    """What `mode` computes with, as `ModelIdentity.precision` says it."""
+    adapter: LoadedAdapter | None = None
+
+    @property
+    def adapter_label(self) -> str:
+        return "" if self.adapter is None else self.adapter.label
 
 
 def check_identity(expected: common_pb2.ModelIdentity, actual: common_pb2.ModelIdentity) -> None:
@@ -76,22 +91,21 @@ def build_sequence(
     constraint: Constraint | None,
     vocabulary: Vocabulary,
     limits: RequestLimits,
-    mode: Mode | None = None,
-    precision: str = "",
+    by: ComputedBy,
 ) -> tuple[Sequence, Ending | None]:
     """The sequence with its delivered tokens taken, and those that its grammar forces next; its ending if they
     complete it already.
 
-    `precision`: what `mode` computes with, as `ModelIdentity.precision` says it.
     Raises InvalidRequest when a delivered token does not fit the constraint or comes after the end.
     """
     num_prompt = len(submit.token_ids)
     sequence = Sequence(
         sequence_id=submit.sequence_id,
-        owner=Owner(submit.tenant_id, submit.cache_salt, precision, submit.kv.epoch),
+        owner=Owner(submit.tenant_id, submit.cache_salt, by.precision, submit.kv.epoch, by.adapter_label),
         public=PublicPrefix(submit.kv.public_salt, submit.kv.public_tokens // PAGE_SIZE),
         kv=SequenceKv(submit.kv),
-        mode=mode,
+        mode=by.mode,
+        adapter=by.adapter,
         tokens=list(submit.token_ids),
         num_prompt=num_prompt,
         num_delivered=len(submit.delivered_token_ids),

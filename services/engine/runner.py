@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.engine.config import KvDtype
+from services.engine.kernels.native.lora import LoraPart
 from services.engine.kernels.native.page_io import PageIo
 from services.engine.modes import Mode
 from services.engine.sampler import Sampler
@@ -36,6 +37,13 @@ class Runner(Protocol):
         """Clear KV pages."""
 
 
+class AdapterSlots(Protocol):
+    """The kernels' numbered places for adapters."""
+
+    def set_adapter(self, adapter: int, parts: Sequence[LoraPart]) -> None:
+        """Put `parts` there, or nothing; for any thread, while no row of a step has this adapter."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Backend:
     """A model in memory and what callers must know of how it computes."""
@@ -48,6 +56,8 @@ class Backend:
     weight_bytes: int
     kv_bytes: int
     """Of the whole pool, when every page has been written."""
+    adapter_slots: AdapterSlots | None = None
+    """Where adapters are put; None where the backend computes without."""
     page_io: PageIo | None = None
     """Takes pages out of the pool and puts them back; None where nothing can, so that no page is stored."""
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from services.engine.block_manager import PAGE_SIZE
 from services.engine.config import ScoreConfig
 from services.engine.kv.sequence_kv import SequenceKv
-from services.engine.modes import Mode
 from services.engine.page_table import Owner, PublicPrefix
-from services.engine.request import RequestLimits
+from services.engine.request import ComputedBy, RequestLimits
 from services.engine.sampling_params import SamplingParams
 from services.engine.scoring import scored
 from services.engine.sequence import Sequence
@@ -20,15 +18,6 @@ from stagemesh.runtime.errors import InvalidRequest
 GREEDY = SamplingParams(temperature=0.0)
 """Nothing is drawn."""
 SALT_BYTES = 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoredBy:
-    """What computes the sequences of one call."""
-
-    mode: Mode
-    precision: str
-    """As `ModelIdentity.precision` says it."""
 
 
 def check_score(request: engine_pb2.ScoreRequest, limits: RequestLimits, bounds: ScoreConfig) -> None:
@@ -55,9 +44,12 @@ def check_score(request: engine_pb2.ScoreRequest, limits: RequestLimits, bounds:
         raise _invalid(f"their tokens must be below {limits.vocab_size}, the vocabulary's size")
 
 
-def scored_sequences(request: engine_pb2.ScoreRequest, by: ScoredBy, call_id: str, deadline_s: float) -> list[Sequence]:
+def scored_sequences(
+    request: engine_pb2.ScoreRequest, by: ComputedBy, call_id: str, deadline_s: float
+) -> list[Sequence]:
     """A sequence for each continuation. Without a salt of the caller they share pages under one of their own."""
-    owner = Owner(request.tenant_id, request.cache_salt or os.urandom(SALT_BYTES), by.precision, request.kv.epoch)
+    salt = request.cache_salt or os.urandom(SALT_BYTES)
+    owner = Owner(request.tenant_id, salt, by.precision, request.kv.epoch, by.adapter_label)
     public = PublicPrefix(request.kv.public_salt, request.kv.public_tokens // PAGE_SIZE)
     prompt, num_prompt = list(request.token_ids), len(request.token_ids)
     sequences: list[Sequence] = []
@@ -68,6 +60,7 @@ def scored_sequences(request: engine_pb2.ScoreRequest, by: ScoredBy, call_id: st
             public=public,
             kv=SequenceKv(request.kv),
             mode=by.mode,
+            adapter=by.adapter,
             tokens=[*prompt, *continuation.token_ids[:-1]],
             num_prompt=num_prompt,
             num_delivered=0,

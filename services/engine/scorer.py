@@ -10,8 +10,8 @@ from collections.abc import Sequence as Seq
 from services.engine.config import ScoreConfig
 from services.engine.core_thread import Add, Command, End
 from services.engine.ending import Ending
-from services.engine.request import RequestLimits
-from services.engine.score_request import ScoredBy, check_score, scored_sequences
+from services.engine.request import ComputedBy, RequestLimits
+from services.engine.score_request import check_score, scored_sequences
 from services.engine.sequence import Sequence
 from services.engine.updates import Finished, StepOutput
 from stagemesh.api.common.v1 import common_pb2
@@ -40,7 +40,7 @@ class Scorer:
         return self._num_live
 
     async def score(
-        self, request: engine_pb2.ScoreRequest, by: ScoredBy, deadline_s: float
+        self, request: engine_pb2.ScoreRequest, by: ComputedBy, deadline_s: float
     ) -> engine_pb2.ScoreResponse:
         """`deadline_s`: on the monotonic clock.
 

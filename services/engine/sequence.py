@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from services.engine.adapter import LoadedAdapter
 from services.engine.kv.sequence_kv import SequenceKv
 from services.engine.modes import Mode
 from services.engine.page_table import Owner, PageTable, PublicPrefix
@@ -80,6 +81,8 @@ class Sequence:
     """On the monotonic clock."""
     mode: Mode | None = None
     """The weights that compute it; None: those that the engine has first."""
+    adapter: LoadedAdapter | None = None
+    """What computes beside them."""
     constraint: Constraint | None = None
     stop: StopMatcher = field(default_factory=lambda: StopMatcher(()))
     scoring: Scoring | None = None

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
+from services.engine.adapter_messages import adapter_message, adapter_name_message
 from services.engine.block_manager import PAGE_SIZE
 from services.engine.engine import Engine
 from services.engine.messages import IDENTITY, load_message, news_messages
@@ -72,6 +73,24 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
         deadline_s = float("inf") if remaining_s is None else time.monotonic() + remaining_s
         return await engine.score(request, deadline_s)
 
+    async def LoadAdapter(
+        self, request: engine_pb2.LoadAdapterRequest, context: Context
+    ) -> engine_pb2.LoadAdapterResponse:
+        adapter = await self._ready().load_adapter(request.name, request.path, request.generation)
+        return engine_pb2.LoadAdapterResponse(adapter=adapter_message(adapter))
+
+    async def UnloadAdapter(
+        self, request: engine_pb2.UnloadAdapterRequest, context: Context
+    ) -> engine_pb2.UnloadAdapterResponse:
+        remaining = await self._ready().unload_adapter(request.name, self._patience_s(context))
+        return engine_pb2.UnloadAdapterResponse(remaining=remaining)
+
+    async def ListAdapters(
+        self, request: engine_pb2.ListAdaptersRequest, context: Context
+    ) -> engine_pb2.ListAdaptersResponse:
+        adapters = [adapter_message(adapter, retiring=retiring) for adapter, retiring in self._ready().adapters]
+        return engine_pb2.ListAdaptersResponse(adapters=adapters)
+
     async def WatchLoad(
         self, request: engine_pb2.WatchLoadRequest, context: Context
     ) -> AsyncIterator[engine_pb2.WatchLoadResponse]:
@@ -111,9 +130,12 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
     async def Drain(self, request: engine_pb2.DrainRequest, context: Context) -> engine_pb2.DrainResponse:
         engine = self._ready()
         engine.registry.drain()
+        return engine_pb2.DrainResponse(remaining=await engine.registry.wait_idle(self._patience_s(context)))
+
+    def _patience_s(self, context: Context) -> float:
+        """How long a call may wait for sequences to end."""
         remaining_s = context.time_remaining()
-        budget_s = self._drain_grace_s if remaining_s is None else max(0.0, remaining_s - DRAIN_MARGIN_S)
-        return engine_pb2.DrainResponse(remaining=await engine.registry.wait_idle(budget_s))
+        return self._drain_grace_s if remaining_s is None else max(0.0, remaining_s - DRAIN_MARGIN_S)
 
     def close(self) -> None:
         """End all open calls after what they still have to say."""
@@ -160,6 +182,7 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
             max_running=engine.config.max_running,
             draining=engine.registry.draining,
             kv=None if engine.core.stored is None else engine.core.stored.stats(),
+            adapters=map(adapter_name_message, engine.adapters.can_be_asked_for()),
         )
 
     async def _until_change(self, engine: Engine) -> None:

@@ -93,4 +93,5 @@ def fingerprint_of(submit: engine_pb2.Submit) -> bytes:
     copy.CopyFrom(submit)
     for name in ("delivered_token_ids", "cache_salt", "deadline_unix_us", "model", "kv"):
         copy.ClearField(name)
+    copy.model.adapter = submit.model.adapter
     return hashlib.blake2b(copy.SerializeToString(deterministic=True)).digest()

@@ -1,9 +1,9 @@
 """How stored KV pages are named: the cache service and the engines compute the same names from the same secret.
 
 A page of PAGE_TOKENS tokens is known by a chain: HMAC-SHA256 over the digest of the page before it and its own tokens,
-keyed with what follows from the lease's salt, the tenant and the precision of the weights. The salt itself is an HMAC
-over the whole model identity under a secret that only the cache service holds, so nobody can compute, guess or probe
-the name of another tenant's page.
+keyed with what follows from the lease's salt, the tenant, the precision of the weights and the adapter. The salt itself
+is an HMAC over the whole model identity, an adapter's included, under a secret that only the cache service holds, so
+nobody can compute, guess or probe the name of another tenant's page.
 """
 
 from __future__ import annotations
@@ -23,9 +23,16 @@ def netstrings(*parts: bytes) -> bytes:
     return b"".join(b"%d:%b," % (len(part), part) for part in parts)
 
 
-def chain_key(salt: bytes, tenant_id: str, precision: str) -> bytes:
-    """The key of a chain of pages: 32 bytes. `precision` is that of `ModelIdentity`, of the mode that computes."""
-    return hmac.digest(salt, netstrings(b"page", tenant_id.encode(), precision.encode()), "sha256")
+def adapter_label(name: str, generation: int, revision: str) -> str:
+    """What pages computed with an adapter are known by; empty without one. The arguments are `ModelIdentity`'s."""
+    return f"{name}@{generation}:{revision}" if name else ""
+
+
+def chain_key(salt: bytes, tenant_id: str, precision: str, adapter: str = "") -> bytes:
+    """The key of a chain of pages: 32 bytes. `precision` is that of `ModelIdentity`, of the mode that computes;
+    `adapter` what `adapter_label` says."""
+    parts = [b"page", tenant_id.encode(), precision.encode()]
+    return hmac.digest(salt, netstrings(*parts, *([adapter.encode()] if adapter else ())), "sha256")
 
 
 def page_digests(key: bytes, tokens: Iterable[int], parent: bytes = b"") -> Iterator[bytes]:

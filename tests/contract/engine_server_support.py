@@ -35,8 +35,8 @@ def byte_alphabet() -> list[str]:
     return [chr(byte if byte in plain else next(others)) for byte in range(256)]
 
 
-def make_tiny_model(folder: Path) -> ModelFiles:
-    """A random Llama whose tokens are single bytes (258 of them with two specials)."""
+def make_tiny_model(folder: Path, *, num_heads: int = 4) -> ModelFiles:
+    """A random Llama whose tokens are single bytes (258 of them with two specials); with 2 heads for native kernels."""
     tokenizer = Tokenizer(models.BPE({text: token for token, text in enumerate(byte_alphabet())}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -49,7 +49,7 @@ def make_tiny_model(folder: Path) -> ModelFiles:
         hidden_size=64,
         intermediate_size=96,
         num_hidden_layers=2,
-        num_attention_heads=4,
+        num_attention_heads=num_heads,
         num_key_value_heads=2,
         max_position_embeddings=4096,
         bos_token_id=256,

@@ -24,6 +24,7 @@ from services.engine.page_table import Owner, PageTable, PublicPrefix
 from stagemesh.api.common.v1.common_pb2 import ModelIdentity
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.runtime.breaker import BreakerConfig
+from stagemesh.runtime.kv_keys import adapter_label
 from stagemesh.runtime.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -85,7 +86,9 @@ def prefetch_job(prefetch: engine_pb2.Prefetch, identity: ModelIdentity) -> Pref
     if not prefetch.cache_salt or not prefetch.kv.stored_tokens:
         return None
     precision = prefetch.model.precision or identity.precision
-    owner = Owner(prefetch.tenant_id, prefetch.cache_salt, precision, prefetch.kv.epoch)
+    model = prefetch.model
+    adapter = adapter_label(model.adapter, model.adapter_generation, model.adapter_revision)
+    owner = Owner(prefetch.tenant_id, prefetch.cache_salt, precision, prefetch.kv.epoch, adapter)
     public = PublicPrefix(prefetch.kv.public_salt, prefetch.kv.public_tokens // PAGE_SIZE)
     tokens = list(prefetch.token_ids)
     return PrefetchJob(table=PageTable(owner, public), tokens=tokens, kv=SequenceKv(prefetch.kv))

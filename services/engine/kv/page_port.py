@@ -98,6 +98,7 @@ class NativePort:
             revision=self._identity.revision,
             tokenizer_hash=self._identity.tokenizer_hash,
             precision=owner.precision,
+            adapter=owner.adapter,
             engine_version=f"{stagemesh.__version__}/{NUMERICS}",
         )
         return PageCodec(self._io.library, origin, self._layout)

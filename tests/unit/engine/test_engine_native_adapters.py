@@ -16,13 +16,13 @@ from engine_tiny_gguf import TinyModel, build_gguf
 from safetensors.torch import save_file
 from test_engine_native_shapes import MODELS, SHAPE, rms
 
-from services.engine.adapters import TARGETS, load_adapter
+from services.engine.adapters import TARGETS, parse_adapter
 from services.engine.kernels.native.build import supported_levels
 from services.engine.kernels.native.library import Decoder, Floats
 from services.engine.kernels.native.lora import LoraPart, target_shape
 from services.engine.kernels.rounded_reference import RoundedReference
 from stagemesh.models.errors import ModelCorrupt, ModelError, UnsupportedModel
-from stagemesh.models.model_config import load_model_config
+from stagemesh.models.model_config import TransformerConfig, load_model_config
 from stagemesh.models.store import ModelFiles
 
 pytestmark = pytest.mark.skipif(not supported_levels(), reason="the native kernels need AVX2")
@@ -57,6 +57,11 @@ def write_adapter(
     settings = {"peft_type": "LORA", "r": rank, "lora_alpha": 0.5 * rank, "bias": "none", **extra}
     (folder / "adapter_config.json").write_text(json.dumps(settings))
     return folder
+
+
+def load_adapter(folder: Path, model: TransformerConfig) -> tuple[LoraPart, ...]:
+    config, weights = (folder / name for name in ("adapter_config.json", "adapter_model.safetensors"))
+    return parse_adapter(config.read_bytes(), weights.read_bytes(), model)
 
 
 @pytest.fixture(scope="module")

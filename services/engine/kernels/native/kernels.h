@@ -90,7 +90,8 @@ void sm_decoder_set_ends(sm_decoder*, int32_t weights, const sm_matrix* embeddin
  * the same head share its screen. Returns 0, or 1 when there is no memory. */
 #define SM_SCREEN_LEAD 64
 int32_t sm_decoder_screen_head(sm_decoder*, int32_t weights, int32_t vocab, const float* basis, const float* scale);
-/* adapter: 0 to SM_MAX_ADAPTERS - 1; no parts take it away. Returns 0, or 1 when there is no memory. */
+/* adapter: 0 to SM_MAX_ADAPTERS - 1; no parts take it away. For any thread, also while a step runs in which no row has
+   this adapter. Returns 0, or 1 when there is no memory. */
 int32_t sm_decoder_set_adapter(sm_decoder*, int32_t adapter, const sm_lora* parts, int32_t num_parts);
 /* logits: [num_samples, head rows]; seconds: [5] embed, attend, mlp, norm, sample are added to, or null.
  * Returns 0, or 1 when there is no memory for the step. */

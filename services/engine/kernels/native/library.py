@@ -301,7 +301,10 @@ class Decoder:
         return values
 
     def set_adapter(self, adapter: int, parts: Sequence[LoraPart]) -> None:
-        """The adapter of that number becomes `parts`; without parts it is taken away. Not while a step runs."""
+        """The adapter of that number becomes `parts`; without parts it is taken away.
+
+        For any thread, also while a step runs in which no row has this adapter.
+        """
         assert 0 <= adapter < MAX_ADAPTERS, adapter
         matrices: list[Floats] = []  # lives as long as the pointers to it
         values = []

@@ -462,14 +462,15 @@ Global___Policy: _TypeAlias = Policy  # noqa: Y015
 
 @_typing.final
 class ModelIdentity(_message.Message):
-    """Numbers 5 to 7 are kept for adapter and adapter_generation."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     TOKENIZER_HASH_FIELD_NUMBER: _builtins.int
     PRECISION_FIELD_NUMBER: _builtins.int
+    ADAPTER_FIELD_NUMBER: _builtins.int
+    ADAPTER_GENERATION_FIELD_NUMBER: _builtins.int
+    ADAPTER_REVISION_FIELD_NUMBER: _builtins.int
     KV_LAYOUT_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     revision: _builtins.str
@@ -477,6 +478,12 @@ class ModelIdentity(_message.Message):
     tokenizer_hash: _builtins.str
     precision: _builtins.str
     """What the weights are computed in, e.g. "float32"."""
+    adapter: _builtins.str
+    """Name of the adapter that computes beside the weights; empty for the weights alone."""
+    adapter_generation: _builtins.int
+    """Rises whenever other files are loaded under the name; 0 means whichever is loaded."""
+    adapter_revision: _builtins.str
+    """Hash of the adapter's files."""
     kv_layout: _builtins.str
     def __init__(
         self,
@@ -485,11 +492,14 @@ class ModelIdentity(_message.Message):
         revision: _builtins.str = ...,
         tokenizer_hash: _builtins.str = ...,
         precision: _builtins.str = ...,
+        adapter: _builtins.str = ...,
+        adapter_generation: _builtins.int = ...,
+        adapter_revision: _builtins.str = ...,
         kv_layout: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kv_layout", b"kv_layout", "model", b"model", "precision", b"precision", "revision", b"revision", "tokenizer_hash", b"tokenizer_hash"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapter", b"adapter", "adapter_generation", b"adapter_generation", "adapter_revision", b"adapter_revision", "kv_layout", b"kv_layout", "model", b"model", "precision", b"precision", "revision", b"revision", "tokenizer_hash", b"tokenizer_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -49,6 +49,21 @@ class EngineServiceStub:
                 request_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreRequest.SerializeToString,
                 response_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreResponse.FromString,
                 _registered_method=True)
+        self.LoadAdapter = channel.unary_unary(
+                '/stagemesh.api.engine.v1.EngineService/LoadAdapter',
+                request_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.LoadAdapterRequest.SerializeToString,
+                response_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.LoadAdapterResponse.FromString,
+                _registered_method=True)
+        self.UnloadAdapter = channel.unary_unary(
+                '/stagemesh.api.engine.v1.EngineService/UnloadAdapter',
+                request_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.UnloadAdapterRequest.SerializeToString,
+                response_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.UnloadAdapterResponse.FromString,
+                _registered_method=True)
+        self.ListAdapters = channel.unary_unary(
+                '/stagemesh.api.engine.v1.EngineService/ListAdapters',
+                request_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ListAdaptersRequest.SerializeToString,
+                response_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ListAdaptersResponse.FromString,
+                _registered_method=True)
         self.WatchLoad = channel.unary_stream(
                 '/stagemesh.api.engine.v1.EngineService/WatchLoad',
                 request_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.WatchLoadRequest.SerializeToString,
@@ -93,6 +108,27 @@ class EngineServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LoadAdapter(self, request, context):
+        """Reads an adapter from the engine's disk while sequences run. Under a name that is loaded, sequences to come get the new
+        files and running ones end with the old. The same files again change nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnloadAdapter(self, request, context):
+        """New sequences are refused at once; returns when those that run with it have ended, or the deadline is near.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAdapters(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchLoad(self, request, context):
         """The load, now and whenever it changes (at most every few hundred ms).
         """
@@ -130,6 +166,21 @@ def add_EngineServiceServicer_to_server(servicer, server):
                     servicer.Score,
                     request_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreRequest.FromString,
                     response_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreResponse.SerializeToString,
+            ),
+            'LoadAdapter': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadAdapter,
+                    request_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.LoadAdapterRequest.FromString,
+                    response_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.LoadAdapterResponse.SerializeToString,
+            ),
+            'UnloadAdapter': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnloadAdapter,
+                    request_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.UnloadAdapterRequest.FromString,
+                    response_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.UnloadAdapterResponse.SerializeToString,
+            ),
+            'ListAdapters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAdapters,
+                    request_deserializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ListAdaptersRequest.FromString,
+                    response_serializer=stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ListAdaptersResponse.SerializeToString,
             ),
             'WatchLoad': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchLoad,
@@ -228,6 +279,87 @@ class EngineService:
             '/stagemesh.api.engine.v1.EngineService/Score',
             stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreRequest.SerializeToString,
             stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ScoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LoadAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stagemesh.api.engine.v1.EngineService/LoadAdapter',
+            stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.LoadAdapterRequest.SerializeToString,
+            stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.LoadAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnloadAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stagemesh.api.engine.v1.EngineService/UnloadAdapter',
+            stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.UnloadAdapterRequest.SerializeToString,
+            stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.UnloadAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAdapters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stagemesh.api.engine.v1.EngineService/ListAdapters',
+            stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ListAdaptersRequest.SerializeToString,
+            stagemesh_dot_api_dot_engine_dot_v1_dot_engine__pb2.ListAdaptersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,6 +25,13 @@ class EngineServiceStub:
     """How likely given continuations of a prompt are, token by token. Live sequences go first; the pages of the prompt are
     computed once. The call's deadline bounds it.
     """
+    LoadAdapter: _aio.UnaryUnaryMultiCallable[_engine_pb2.LoadAdapterRequest, _engine_pb2.LoadAdapterResponse]
+    """Reads an adapter from the engine's disk while sequences run. Under a name that is loaded, sequences to come get the new
+    files and running ones end with the old. The same files again change nothing.
+    """
+    UnloadAdapter: _aio.UnaryUnaryMultiCallable[_engine_pb2.UnloadAdapterRequest, _engine_pb2.UnloadAdapterResponse]
+    """New sequences are refused at once; returns when those that run with it have ended, or the deadline is near."""
+    ListAdapters: _aio.UnaryUnaryMultiCallable[_engine_pb2.ListAdaptersRequest, _engine_pb2.ListAdaptersResponse]
     WatchLoad: _aio.UnaryStreamMultiCallable[_engine_pb2.WatchLoadRequest, _engine_pb2.WatchLoadResponse]
     """The load, now and whenever it changes (at most every few hundred ms)."""
     Describe: _aio.UnaryUnaryMultiCallable[_engine_pb2.DescribeRequest, _engine_pb2.DescribeResponse]
@@ -60,6 +67,31 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         """How likely given continuations of a prompt are, token by token. Live sequences go first; the pages of the prompt are
         computed once. The call's deadline bounds it.
         """
+
+    @_abc_1.abstractmethod
+    def LoadAdapter(
+        self,
+        request: _engine_pb2.LoadAdapterRequest,
+        context: _aio.ServicerContext[_engine_pb2.LoadAdapterRequest, _abc.Awaitable[_engine_pb2.LoadAdapterResponse]],
+    ) -> _abc.Awaitable[_engine_pb2.LoadAdapterResponse]:
+        """Reads an adapter from the engine's disk while sequences run. Under a name that is loaded, sequences to come get the new
+        files and running ones end with the old. The same files again change nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def UnloadAdapter(
+        self,
+        request: _engine_pb2.UnloadAdapterRequest,
+        context: _aio.ServicerContext[_engine_pb2.UnloadAdapterRequest, _abc.Awaitable[_engine_pb2.UnloadAdapterResponse]],
+    ) -> _abc.Awaitable[_engine_pb2.UnloadAdapterResponse]:
+        """New sequences are refused at once; returns when those that run with it have ended, or the deadline is near."""
+
+    @_abc_1.abstractmethod
+    def ListAdapters(
+        self,
+        request: _engine_pb2.ListAdaptersRequest,
+        context: _aio.ServicerContext[_engine_pb2.ListAdaptersRequest, _abc.Awaitable[_engine_pb2.ListAdaptersResponse]],
+    ) -> _abc.Awaitable[_engine_pb2.ListAdaptersResponse]: ...
 
     @_abc_1.abstractmethod
     def WatchLoad(
