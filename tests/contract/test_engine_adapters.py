@@ -266,10 +266,10 @@ async def test_no_page_is_shared_between_adapters_or_generations(server: Server)
 
     for name in NAMES:
         assert await cached(name, f"first-{name}") == 0
-        assert await cached(name, f"again-{name}") == 96
+        assert await cached(name, f"again-{name}") >= 96
     await load_adapter(server, "red", "red-2")
     assert await cached("red", "new") == 0
-    assert await cached("green", "kept") == 96
+    assert await cached("green", "kept") >= 96
 
 
 @pytest.mark.parametrize(
