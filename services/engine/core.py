@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from itertools import accumulate
@@ -19,6 +20,7 @@ from services.engine.ending import Ending, end_tokens, take_token
 from services.engine.jump_ahead import jump
 from services.engine.kv.jobs import LoadJob, SaveJob
 from services.engine.kv.stored_kv import MakeStoredKv
+from services.engine.mask_thread import MaskThread
 from services.engine.runner import Runner
 from services.engine.sampler import Draw, Sampled, sampling_failed
 from services.engine.scheduler import Scheduler, WorkItem
@@ -68,6 +70,7 @@ class EngineCore:
         self._runner = runner
         self._drafting = drafting or NoDrafting()
         self._checks = checks
+        self._masks = MaskThread()
         self._vocabulary = vocabulary
         self._blocks = BlockManager(limits.num_pages)
         self._budget = ChunkBudget(chunk_size=limits.prefill_chunk_size, max_step_ms=limits.max_step_ms)
@@ -199,7 +202,8 @@ class EngineCore:
                 item.sequence.admitted_s = started_s
         items = self._drafting.add_drafts(items, self._with_drafts)
         run_started_s = time.monotonic()
-        rows = self._run(items, probe)
+        with self._masks.preparing(items):
+            rows = self._run(items, probe)
         run_s = time.monotonic() - run_started_s
         done = [item for item in items if item.sequence.state is State.RUNNING]  # else its run failed
         runs = [DraftRun(item, rows[item.sequence.sequence_id]) for item in done if item.samples]
@@ -283,7 +287,7 @@ class EngineCore:
                 Draw(row, run.sequence, end_tokens(run.sequence, self._vocabulary))
                 for run, row in zip(runs, rows, strict=True)
             ]
-            for run, chosen in zip(runs, self._runner.sampler.sample_all(draws), strict=True):
+            for run, chosen in zip(runs, self._drawn(draws), strict=True):
                 ending = self._take(run.sequence, chosen)
                 if ending is not None and ending.error is not None and run.item.drafts:
                     run.sequence.takes_drafts = False  # whether it fails without them, the next step shows
@@ -293,6 +297,15 @@ class EngineCore:
                     going_on.append(run)
             runs = going_on
         return endings
+
+    def _drawn(self, draws: Seq[Draw]) -> Iterator[Sampled | StagemeshError]:
+        """A choice for each; where it would leave its answer too few tokens to be completed, the one that does not."""
+        for draw, chosen in zip(draws, self._runner.sampler.sample_all(draws), strict=True):
+            constraint = draw.sequence.constraint
+            if constraint is not None and isinstance(chosen, Sampled) and not constraint.admits(chosen.token):
+                yield from self._runner.sampler.sample_all([draw])
+            else:
+                yield chosen
 
     def _checked_rows(self, runs: Seq[DraftRun]) -> list[Row]:
         """The logits to choose from: those of the step, or of the weights that check it.

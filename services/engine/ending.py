@@ -38,13 +38,18 @@ def take_token(sequence: Sequence, token: int, vocabulary: Vocabulary) -> Ending
         sequence.constraint.accept(token)
     sequence.tokens.append(token)
     if ends:
-        return Ending(common_pb2.FINISH_REASON_STOP, stop_token=token)
+        return Ending(_reason(sequence), stop_token=token)
     stop = sequence.stop.push(vocabulary.text(token))
     if stop is not None and sequence.num_output >= sequence.params.min_tokens:
         return Ending(common_pb2.FINISH_REASON_STOP, stop=stop)
     if sequence.constraint is not None and sequence.constraint.is_complete():
-        was_cut = sequence.constraint.was_cut()
-        return Ending(common_pb2.FINISH_REASON_LENGTH if was_cut else common_pb2.FINISH_REASON_STOP)
+        return Ending(_reason(sequence))
     if len(sequence.tokens) >= sequence.max_total_tokens:
         return Ending(common_pb2.FINISH_REASON_LENGTH)
     return None
+
+
+def _reason(sequence: Sequence) -> common_pb2.FinishReason.ValueType:
+    """LENGTH where the end is not the model's own, but was chosen since its tokens ran out."""
+    was_cut = sequence.constraint is not None and sequence.constraint.was_cut()
+    return common_pb2.FINISH_REASON_LENGTH if was_cut else common_pb2.FINISH_REASON_STOP

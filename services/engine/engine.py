@@ -13,7 +13,7 @@ from services.engine.backend import load_backend
 from services.engine.block_manager import PAGE_SIZE, num_pages_for
 from services.engine.checks import make_checks
 from services.engine.config import EngineConfig
-from services.engine.constraint import ConstraintCompiler
+from services.engine.constraint_compiler import ConstraintCompiler
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.core_thread import Copied, CoreThread, Loaded, Stop
 from services.engine.ending import Ending

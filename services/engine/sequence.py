@@ -40,6 +40,13 @@ class Constraint(Protocol):
     def allowed_bits(self) -> npt.NDArray[np.uint8]:
         """The same as bits, token t in bit t % 8 of byte t // 8."""
 
+    def prepare(self, guesses: Seq[int] = ()) -> None:
+        """Work out what will be asked of this state, and of those after guesses at the next tokens."""
+
+    def admits(self, token: int) -> bool:
+        """Whether an allowed token leaves enough tokens to complete the answer; where not, another one is the only one
+        allowed from now on."""
+
     def accept(self, token: int) -> None:
         """Take an output token."""
 

@@ -6,7 +6,8 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from services.engine.adapter_store import AdapterStore
-from services.engine.constraint import ConstraintCompiler, invalid_constraint
+from services.engine.constraint import invalid_constraint
+from services.engine.constraint_compiler import ConstraintCompiler
 from services.engine.ending import Ending
 from services.engine.modes import HeldModes
 from services.engine.request import (

@@ -52,7 +52,7 @@ def _compile(grammar: str, source: str, reason: str, field: str, limits: Limits)
     if not matcher.is_error():
         matcher.compute_bitmask()  # builds the lexer, so that what explodes does so here
     if matcher.is_error():
-        raise Refusal(reason, f"it cannot be used: {_explanation(matcher.get_error())}", field=field)
+        raise Refusal(reason, f"it cannot be used: {explanation(matcher.get_error())}", field=field)
     return matcher
 
 
@@ -60,7 +60,7 @@ def _first_line(text: str) -> str:
     return text.strip().splitlines()[0][:200]
 
 
-def _explanation(text: str) -> str:
+def explanation(text: str) -> str:
     """The library's report without its frame: the reason stands in a line `error: …`, if there is one."""
     errors = [line.removeprefix("error: ") for line in text.splitlines() if line.startswith("error: ")]
     return errors[0] if errors else _first_line(text)

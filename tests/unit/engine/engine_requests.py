@@ -66,6 +66,12 @@ class Steps:
     def allowed_bits(self) -> npt.NDArray[np.uint8]:
         return np.packbits(self.allowed(), bitorder="little")
 
+    def prepare(self, guesses: Seq[int] = ()) -> None:
+        """Everything is worked out when it is asked."""
+
+    def admits(self, token: int) -> bool:
+        return True
+
     def fork(self) -> Steps:
         other = Steps(self._seed, self._length)
         other._taken = list(self._taken)

@@ -8,7 +8,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from services.engine.config import ConstraintConfig
-from services.engine.constraint import ConstraintCompiler, GrammarConstraint
+from services.engine.constraint import GrammarConstraint
+from services.engine.constraint_compiler import ConstraintCompiler
 from stagemesh.api.common.v1.common_pb2 import ChoiceList, OutputConstraint
 from stagemesh.models.store import ModelFiles
 from stagemesh.models.tokenizer_file import TokenizerFile, load_tokenizer
@@ -153,7 +154,8 @@ def test_a_bad_constraint_is_a_typed_error(compiler: ConstraintCompiler, constra
     with pytest.raises(InvalidRequest) as caught:
         compiler.compile(constraint, 500)
     assert caught.value.reason == "INVALID_CONSTRAINT"
-    assert caught.value.field == "constraint"
+    assert caught.value.field is not None
+    assert caught.value.field.startswith("constraint")
 
 
 def test_a_constraint_that_is_too_long_is_refused_unread(compiler: ConstraintCompiler) -> None:
@@ -186,14 +188,19 @@ LOOSE = {
 }
 
 
-def write(constraint: GrammarConstraint, tokenizer: Tokenizer, favourite: str) -> list[int]:
-    """Always the favourite token where it is allowed, else the first that is."""
-    token_id = tokenizer.encode(favourite).ids[0]
+def write(constraint: GrammarConstraint, tokenizer: Tokenizer, *favourites: str) -> list[int]:
+    """Always the first of the favourite tokens that is allowed, else the first that is."""
+    liked = [tokenizer.encode(favourite).ids[0] for favourite in favourites]
     output: list[int] = []
     while not constraint.is_complete():
         allowed = constraint.allowed()
-        output.append(token_id if allowed[token_id] else int(np.flatnonzero(allowed)[0]))
-        constraint.accept(output[-1])
+        token = next((token for token in liked if allowed[token]), int(np.flatnonzero(allowed)[0]))
+        if not constraint.admits(token):
+            token = int(np.flatnonzero(constraint.allowed())[0])
+        if token == EOS:
+            break
+        output.append(token)
+        constraint.accept(token)
     return output
 
 
@@ -228,7 +235,22 @@ def test_closing_follows_from_the_tokens_alone(compiler: ConstraintCompiler, tok
         again = compiler.compile(constraint, 60)
         for token in output[:cut]:
             again.accept(token)
-        assert again.allowed()[output[cut]]
+        assert write(again, tokenizer, "a") == output[cut:]
+        assert again.was_cut()
+
+
+@pytest.mark.parametrize("budget", [60, 77, 100, 160])
+def test_no_item_is_begun_that_could_not_be_completed(
+    compiler: ConstraintCompiler, tokenizer: Tokenizer, budget: int
+) -> None:
+    names = ["street_name", "house_number", "postal_code", "country_code", "remarks"]
+    properties = {name: {"type": "string", "maxLength": 3} for name in names}
+    schema = {"type": "array", "items": {"type": "object", "properties": properties, "required": names}}
+    state = compiler.compile(OutputConstraint(json_schema=json.dumps(schema)), budget)
+    output = write(state, tokenizer, "[", "a", '"', ",", "{")
+    assert state.was_cut()
+    assert len(output) <= budget
+    jsonschema_rs.validate(schema, json.loads(tokenizer.decode(output)))
 
 
 def test_only_json_is_closed(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.engine.config import ConstraintConfig
-from services.engine.constraint import ConstraintCompiler
+from services.engine.constraint_compiler import ConstraintCompiler
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.request import RequestLimits, build_sequence, check_submit
 from services.engine.sequence import MAX_DECODE_ROWS
