@@ -108,7 +108,7 @@ async def test_a_bad_sequence_fails_alone_and_says_why(server: Server) -> None:
     for name, reason, field in (
         ("bad", "INVALID_PARAMETER", "sampling.temperature"),
         ("empty", "EMPTY_PROMPT", "token_ids"),
-        ("schema", "INVALID_CONSTRAINT", "constraint"),
+        ("schema", "INVALID_CONSTRAINT", "constraint.json_schema"),
     ):
         finish = call.answers[name].finish
         assert finish is not None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from services.engine.config import ConstraintConfig
 from services.engine.constraint_compiler import ConstraintCompiler
 from services.engine.core import CoreLimits, EngineCore
-from services.engine.request import RequestLimits, build_sequence, check_submit
+from services.engine.request import ComputedBy, RequestLimits, build_sequence, check_submit
 from services.engine.sequence import MAX_DECODE_ROWS
 from services.engine.speculation import Speculation
 from services.engine.vocabulary import Vocabulary
@@ -108,7 +108,7 @@ class World:
         )
         params = check_submit(submit, limits)
         constraint = self.compiler.compile(submit.constraint, submit.sampling.max_tokens)
-        sequence, ending = build_sequence(submit, params, constraint, self.vocabulary, limits)
+        sequence, ending = build_sequence(submit, params, constraint, self.vocabulary, limits, ComputedBy())
         assert ending is None
         core = self.core()
         core.add(sequence)
@@ -169,7 +169,9 @@ def test_an_answer_without_any_choice_needs_no_model(world: World) -> None:
         vocab_size=world.tokenizer.vocab_size, max_total_tokens=900, max_output_tokens=None, jumps_ahead=True
     )
     constraint = world.compiler.compile(submit.constraint, 90)
-    sequence, ending = build_sequence(submit, check_submit(submit, limits), constraint, world.vocabulary, limits)
+    sequence, ending = build_sequence(
+        submit, check_submit(submit, limits), constraint, world.vocabulary, limits, ComputedBy()
+    )
     assert ending is not None
     assert ending.reason == common_pb2.FINISH_REASON_STOP
     assert world.tokenizer.build().decode(sequence.tokens[sequence.num_prompt :]) == "the only answer"
