@@ -17,6 +17,7 @@ from stagemesh.runtime.errors import StagemeshError
 from stagemesh.runtime.telemetry import get_logger
 from stagemesh.validation.anchors import Anchor
 from stagemesh.validation.constraint import Constraint
+from stagemesh.validation.rule import Rule
 from stagemesh.validation.verdict import Issue, Severity
 
 RESERVE_S = 0.3
@@ -50,7 +51,7 @@ class Corrector:
         self,
         request: corrector_pb2.CorrectRequest,
         constraint: Constraint,
-        anchors: Sequence[Anchor],
+        anchors: Sequence[Anchor | Rule],
         deadline: Deadline,
     ) -> Correction:
         """The best text that can be had. Raises what `Checker` raises; an engine that fails is only noted."""
@@ -72,7 +73,7 @@ class Corrector:
         attempt: int,
         request: corrector_pb2.CorrectRequest,
         constraint: Constraint,
-        anchors: Sequence[Anchor],
+        anchors: Sequence[Anchor | Rule],
         deadline: Deadline,
     ) -> bool:
         """Ask the model once; gives whether asking again makes sense."""
@@ -99,7 +100,7 @@ class Corrector:
         return True
 
     async def _faithful(
-        self, last: Repair, renewed: Repair, constraint: Constraint, anchors: Sequence[Anchor]
+        self, last: Repair, renewed: Repair, constraint: Constraint, anchors: Sequence[Anchor | Rule]
     ) -> Repair:
         """The new answer, with what nobody complained about as it was before, if that is valid too."""
         text = kept_where_sound(last, renewed)

@@ -12,6 +12,7 @@ from stagemesh.validation.anchors import NEAR, Anchor, form_of
 from stagemesh.validation.constraint import Constraint
 from stagemesh.validation.json_text import dump, parse
 from stagemesh.validation.pointer import find, parse_pointer, replaced
+from stagemesh.validation.rule import Rule, needs_json
 from stagemesh.validation.validate import Validator
 from stagemesh.validation.verdict import Issue, Verdict
 
@@ -29,12 +30,12 @@ class Repair:
     changes: tuple[Change, ...]
 
 
-def repair(validator: Validator, text: str, constraint: Constraint, anchors: Sequence[Anchor]) -> Repair:
+def repair(validator: Validator, text: str, constraint: Constraint, anchors: Sequence[Anchor | Rule]) -> Repair:
     """The best that can be made of a text without a model. Raises Refusal for an unusable constraint or anchor."""
     best = Repair(text=text, verdict=validator.validate(text, constraint, anchors), changes=())
     if best.verdict.valid:
         return best
-    is_json = constraint.is_json or any(anchor.pointer for anchor in anchors)
+    is_json = needs_json(constraint, anchors)
     attempts = _json_attempts(validator, best) if is_json else _plain_attempts(best)
     for attempt in attempts:
         verdict = validator.validate(attempt.text, constraint, anchors)

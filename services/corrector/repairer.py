@@ -9,6 +9,7 @@ from services.corrector.repair import Repair
 from stagemesh.validation.anchors import Anchor
 from stagemesh.validation.checker import Checker
 from stagemesh.validation.constraint import Constraint
+from stagemesh.validation.rule import Rule
 from stagemesh.validation.sandbox import LimitExceeded
 from stagemesh.validation.verdict import from_data
 
@@ -17,7 +18,7 @@ class Repairer:
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
 
-    async def repair(self, text: str, constraint: Constraint, anchors: Sequence[Anchor]) -> Repair:
+    async def repair(self, text: str, constraint: Constraint, anchors: Sequence[Anchor | Rule]) -> Repair:
         """Raises what `Checker` raises; a text whose repair takes too long is only validated."""
         try:
             data = await self._checker.call("repair", constraint, anchors, text=text)

@@ -8,7 +8,7 @@ from stagemesh.api.corrector.v1 import corrector_pb2, corrector_pb2_grpc
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import InvalidRequest
 from stagemesh.runtime.interceptors import Context
-from stagemesh.validation.messages import anchors_of, constraint_of, verdict_message
+from stagemesh.validation.messages import constraint_of, demands_of, verdict_message
 
 
 class CorrectorServicer(corrector_pb2_grpc.CorrectorServiceServicer):
@@ -24,7 +24,7 @@ class CorrectorServicer(corrector_pb2_grpc.CorrectorServiceServicer):
         correction = await self._corrector.correct(
             request,
             constraint_of(request.constraint),
-            anchors_of(request.anchors),
+            demands_of(request),
             Deadline.after(self._config.default_timeout_s if remaining_s is None else remaining_s),
         )
         repair = correction.repair

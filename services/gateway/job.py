@@ -25,6 +25,7 @@ MAX_LOGPROBS = 20
 MAX_ID_BYTES = 256
 MAX_ANCHORS = 64
 MAX_ANCHOR_KEYS = 10_000
+MAX_RULES = 64
 MAX_SEED = 2**63 - 1
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -69,7 +70,12 @@ class Job:
 
     @property
     def needs_validation(self) -> bool:
-        return self.has_constraint or bool(self.request.anchors)
+        return self.has_constraint or has_demands(self.request)
+
+
+def has_demands(request: gateway_pb2.InferenceRequest) -> bool:
+    """Whether anything is asked of the text beside a constraint."""
+    return bool(request.anchors or request.rules or request.text_rules)
 
 
 def make_job(tenant_id: str, request: gateway_pb2.InferenceRequest, mesh: MeshConfig, config: GatewayConfig) -> Job:
@@ -256,5 +262,8 @@ def _check_anchors(request: gateway_pb2.InferenceRequest) -> None:
             "TOO_MANY_ANCHORS", f"up to {MAX_ANCHORS} anchors with {MAX_ANCHOR_KEYS:,} keys in all", field="anchors"
         )
     for index, anchor in enumerate(request.anchors):
-        if not anchor.keys:
-            raise InvalidRequest("EMPTY_ANCHOR", "an anchor needs at least one key", field=f"anchors[{index}].keys")
+        if not anchor.keys and not anchor.set:
+            message = "an anchor needs at least one key, or the name of a stored set"
+            raise InvalidRequest("EMPTY_ANCHOR", message, field=f"anchors[{index}].keys")
+    if len(request.rules) + len(request.text_rules) > MAX_RULES:
+        raise InvalidRequest("TOO_MANY_RULES", f"up to {MAX_RULES} rules in all", field="rules")

@@ -153,7 +153,10 @@ async def _check_constraint(work: Work, peers: Peers, config: GatewayConfig) -> 
     """Refuse a constraint that cannot be enforced before anything is generated for it."""
     if not work.job.needs_validation:
         return
-    request = validator_pb2.CheckRequest(anchors=work.job.request.anchors)
+    asked = work.job.request
+    request = validator_pb2.CheckRequest(
+        anchors=asked.anchors, rules=asked.rules, text_rules=asked.text_rules, tenant_id=work.job.tenant_id
+    )
     if work.job.has_constraint:
         request.constraint.CopyFrom(work.job.request.constraint)
     try:

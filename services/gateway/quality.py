@@ -67,7 +67,14 @@ def _mark_truncated(validation: gateway_pb2.Validation, log_stages: StageLog) ->
 
 
 async def _validate(work: Work, text: str, peers: Peers, config: GatewayConfig) -> validator_pb2.Verdict | None:
-    request = validator_pb2.ValidateRequest(text=text, anchors=work.job.request.anchors)
+    asked = work.job.request
+    request = validator_pb2.ValidateRequest(
+        text=text,
+        anchors=asked.anchors,
+        rules=asked.rules,
+        text_rules=asked.text_rules,
+        tenant_id=work.job.tenant_id,
+    )
     if work.job.has_constraint:
         request.constraint.CopyFrom(work.job.request.constraint)
     try:
@@ -91,6 +98,8 @@ async def _correct(
         tenant_id=job.tenant_id,
         text=output.text,
         anchors=job.request.anchors,
+        rules=job.request.rules,
+        text_rules=job.request.text_rules,
         source=_source(job, prompt),
         max_regenerations=config.max_regenerations,
         model=prompt.model,

@@ -20,13 +20,14 @@ from services.gateway.kv_reports import KvReports
 from services.gateway.leases import LeaseKeeper
 from services.gateway.ledger import Ledger
 from services.gateway.peers import Peers, connect
+from services.gateway.quality_servicer import QualityServicer
 from services.gateway.runner import Runner
 from services.gateway.servicer import GatewayServicer
 from services.gateway.sessions_servicer import SessionsServicer
 from services.gateway.shadow import ShadowPublisher
 from services.gateway.store import GuardedLedger
 from services.gateway.tenants import Tenants
-from stagemesh.api.gateway.v1 import gateway_pb2_grpc, sessions_pb2_grpc
+from stagemesh.api.gateway.v1 import gateway_pb2_grpc, quality_pb2_grpc, sessions_pb2_grpc
 from stagemesh.runtime import redis_client, tenants
 from stagemesh.runtime.identity import Identity, process_identity
 from stagemesh.runtime.kafka_client import EventProducer
@@ -39,7 +40,11 @@ READY_POLL_S = 0.05
 
 
 class GatewayService:
-    service_names = ("stagemesh.api.gateway.v1.GatewayService", "stagemesh.api.gateway.v1.SessionsService")
+    service_names = (
+        "stagemesh.api.gateway.v1.GatewayService",
+        "stagemesh.api.gateway.v1.SessionsService",
+        "stagemesh.api.gateway.v1.QualityService",
+    )
 
     def __init__(self, mesh: MeshConfig, config: GatewayConfig, identity: Identity, peers: Peers) -> None:
         """Must be made inside the running event loop."""
@@ -105,6 +110,8 @@ class GatewayService:
         gateway_pb2_grpc.add_GatewayServiceServicer_to_server(servicer, server)
         sessions = SessionsServicer(self.gateway, self._peers, self._config)
         sessions_pb2_grpc.add_SessionsServiceServicer_to_server(sessions, server)
+        quality = QualityServicer(self.gateway, self._peers, self._config)
+        quality_pb2_grpc.add_QualityServiceServicer_to_server(quality, server)
 
     async def start(self) -> None:
         """Open the HTTP port at once (it says that it is not ready), then wait for an engine of each model."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stagemesh.api.validator.v1 import validator_pb2, validator_pb2_grpc
 from stagemesh.runtime.interceptors import Context
 from stagemesh.validation.checker import Checker
-from stagemesh.validation.messages import anchors_of, constraint_of, verdict_message
+from stagemesh.validation.messages import constraint_of, demands_of, verdict_message
 
 
 class ValidatorServicer(validator_pb2_grpc.ValidatorServiceServicer):
@@ -17,11 +17,9 @@ class ValidatorServicer(validator_pb2_grpc.ValidatorServiceServicer):
     async def Validate(
         self, request: validator_pb2.ValidateRequest, context: Context
     ) -> validator_pb2.ValidateResponse:
-        verdict = await self._checker.validate(
-            request.text, constraint_of(request.constraint), anchors_of(request.anchors)
-        )
+        verdict = await self._checker.validate(request.text, constraint_of(request.constraint), demands_of(request))
         return validator_pb2.ValidateResponse(verdict=verdict_message(verdict))
 
     async def Check(self, request: validator_pb2.CheckRequest, context: Context) -> validator_pb2.CheckResponse:
-        await self._checker.check(constraint_of(request.constraint), anchors_of(request.anchors))
+        await self._checker.check(constraint_of(request.constraint), demands_of(request))
         return validator_pb2.CheckResponse()

@@ -16,6 +16,7 @@ COMMANDS = {
     "watch": "Follow a running or deferred request.",
     "cancel": "Cancel a request.",
     "model": "Fetch, list and verify models.",
+    "validate": "Say whether a text satisfies a schema, anchors and rules.",
     "session": "Show and erase what is kept of users: sessions, preferences.",
     "kb": "Knowledge bases that answers may draw on.",
     "tenant": "Create, list and revoke tenants and their keys.",

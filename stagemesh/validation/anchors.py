@@ -2,21 +2,24 @@
 
 A near miss is reported with the key that was meant; whether to put it in is the corrector's business. It is a value
 that differs only in form (width, compatibility characters, spaces), or by one edit: a character inserted, deleted or
-changed, or two neighbours swapped. Where several keys are equally near, none is suggested.
+changed, or two neighbours swapped; a stored set may allow none or two. Where several keys are equally near, none is
+suggested.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
+from stagemesh.validation.anchor_match import MAX_NEAR, Found, Match, may_be_edited
+from stagemesh.validation.forms import form_of as form_of
 from stagemesh.validation.json_text import dump
 from stagemesh.validation.limits import Limits
 from stagemesh.validation.pointer import find, parse_pointer, to_pointer
@@ -24,17 +27,11 @@ from stagemesh.validation.refusal import Refusal
 from stagemesh.validation.sentences import listed, quoted, type_of
 from stagemesh.validation.verdict import Issue, Severity
 
-MIN_EDIT_CHARS = 3
-"""Shorter values are never taken for another key by an edit: half of `A1` would be guessed."""
-MIN_CJK_EDIT_CHARS = 2
-"""The same for values with a Chinese or Japanese character, each of which says as much as a syllable."""
 MAX_POINTER_NAMES = 64
+MAX_OPEN_INDEXES = 8
+"""Files of stored sets that a process keeps mapped."""
 NEAR = "anchor.near"
 """The rule of issues whose suggestion is the one key that was meant."""
-
-_CJK = r"\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_HAS_CJK = re.compile(f"[{_CJK}]")
-_SPACES_IN_CJK = re.compile(rf"(?<=[{_CJK}])\s+(?=[{_CJK}])")
 
 
 @dataclass(frozen=True)
@@ -42,36 +39,58 @@ class Anchor:
     pointer: str
     keys: tuple[str, ...]
     ignore_case: bool = False
+    set_name: str = ""
+    """A stored set, in place of keys."""
+    index: str = ""
+    """The file of that set, once it was looked up."""
 
 
-def form_of(text: str) -> str:
-    """The text in one width and compatibility form, without needless spaces."""
-    return _SPACES_IN_CJK.sub("", " ".join(unicodedata.normalize("NFKC", text).split()))
+class Keys(Protocol):
+    """A set of keys, ready for comparison."""
+
+    def __len__(self) -> int: ...
+
+    def lookup(self, value: str) -> Found: ...
+
+    def some(self, count: int) -> tuple[str, ...]:
+        """A few of them, to be shown."""
+
+    def spread(self, count: int) -> tuple[str, ...]:
+        """Some from all over the set."""
 
 
 class KeySet:
-    """The keys of one anchor, prepared for comparison."""
+    """The keys that a request brings along."""
 
     def __init__(self, keys: Sequence[str], *, ignore_case: bool) -> None:
         self._fold = str.casefold if ignore_case else str
-        self._exact = {self._fold(key) for key in keys}
+        self._keys = tuple(keys)
+        self._exact = {self._fold(key): key for key in reversed(keys)}
         self._by_form: dict[str, list[str]] = {}
         for key in dict.fromkeys(keys):
             self._by_form.setdefault(self._form(key), []).append(key)
         self._forms = list(self._by_form)
 
-    def __contains__(self, value: str) -> bool:
-        return self._fold(value) in self._exact
+    def __len__(self) -> int:
+        return len(self._keys)
 
-    def nearest(self, value: str) -> tuple[str, ...]:
-        """The keys that a value which is none of them may have meant: all that are equally near."""
+    def lookup(self, value: str) -> Found:
+        if (key := self._exact.get(self._fold(value))) is not None:
+            return Found(Match.EXACT, (key,))
         form = self._form(value)
         if same := self._by_form.get(form):
-            return tuple(same)
-        if len(form) < (MIN_CJK_EDIT_CHARS if _HAS_CJK.search(form) else MIN_EDIT_CHARS):
-            return ()
-        near = process.extract(form, self._forms, scorer=OSA.distance, score_cutoff=1, limit=None)
-        return tuple(key for found, _, _ in near for key in self._by_form[found])
+            return Found.of(same)
+        if not may_be_edited(form):
+            return Found(Match.UNKNOWN)
+        near = process.extract(form, self._forms, scorer=OSA.distance, score_cutoff=1, limit=MAX_NEAR)
+        keys = [key for found, _, _ in near for key in self._by_form[found]]
+        return Found.of(keys) if keys else Found(Match.UNKNOWN)
+
+    def some(self, count: int) -> tuple[str, ...]:
+        return self._keys[:count]
+
+    def spread(self, count: int) -> tuple[str, ...]:
+        return self._keys[:: max(1, -(-len(self._keys) // count))]
 
     def _form(self, text: str) -> str:
         return self._fold(form_of(text))
@@ -80,12 +99,11 @@ class KeySet:
 class AnchorCheck:
     """One anchor, ready to be applied to parsed values."""
 
-    def __init__(self, anchor: Anchor) -> None:
+    def __init__(self, anchor: Anchor, keys: Keys) -> None:
         self._names = parse_pointer(anchor.pointer)
         self._pointer = anchor.pointer
-        self._keys = KeySet(anchor.keys, ignore_case=anchor.ignore_case)
-        self._num_keys = len(anchor.keys)
-        self._some_keys = anchor.keys[:5]
+        self._set = f"the set {quoted(anchor.set_name)}" if anchor.set_name else "its reference set"
+        self._keys = keys
 
     def issues(self, value: Any, *, max_values: int) -> list[Issue]:
         found: list[Issue] = []
@@ -109,26 +127,22 @@ class AnchorCheck:
         if isinstance(item, bool) or not isinstance(item, str | int | float | Decimal):
             message = f"{_subject(pointer)} must be one of the reference keys, but is of type {type_of(item)}"
             return Issue(pointer=pointer, rule="anchor.type", message=message)
-        text = item if isinstance(item, str) else dump(item)
-        if text in self._keys:
-            return None
-        return self._near_issue(pointer, item, self._keys.nearest(text))
+        found = self._keys.lookup(item if isinstance(item, str) else dump(item))
+        return None if found.match is Match.EXACT else self._near_issue(pointer, item, found)
 
-    def _near_issue(self, pointer: str, item: Any, keys: tuple[str, ...]) -> Issue:
-        subject = f"{_subject(pointer)} is {quoted(item)}, which is not in its reference set"
-        if not keys:
-            more = "" if self._num_keys <= len(self._some_keys) else " …"
-            message = f"{subject}, and no key is near it; the keys are {listed(self._some_keys, 'and')}{more}"
-            return Issue(pointer=pointer, rule="anchor.unknown", message=message)
-        if len(keys) > 1:
-            message = f"{subject}; {listed(keys)} are equally near, so none is chosen"
-            return Issue(pointer=pointer, rule="anchor.ambiguous", message=message)
-        return Issue(
-            pointer=pointer,
-            rule=NEAR,
-            message=f"{subject}; use {quoted(keys[0])}",
-            suggestion=dump(keys[0]),
-        )
+    def _near_issue(self, pointer: str, item: Any, found: Found) -> Issue:
+        subject = f"{_subject(pointer)} is {quoted(item)}, which is not in {self._set}"
+        keys = found.keys
+        if found.match is Match.NEAR:
+            message = f"{subject}; use {quoted(keys[0])}"
+            return Issue(pointer=pointer, rule=NEAR, message=message, suggestion=dump(keys[0]))
+        if found.match is Match.AMBIGUOUS:
+            near = f"{listed(keys)} are equally near" if keys else "too many keys are like it to be compared"
+            return Issue(pointer=pointer, rule="anchor.ambiguous", message=f"{subject}; {near}, so none is chosen")
+        some = self._keys.some(5)
+        more = "" if len(self._keys) <= len(some) else f" … ({len(self._keys):,} in all)"
+        message = f"{subject}, and no key is near it; the keys are {listed(some, 'and')}{more}"
+        return Issue(pointer=pointer, rule="anchor.unknown", message=message)
 
 
 def compile_anchors(anchors: Sequence[Anchor], limits: Limits) -> list[AnchorCheck]:
@@ -142,16 +156,36 @@ def compile_anchors(anchors: Sequence[Anchor], limits: Limits) -> list[AnchorChe
 
 
 def _compile(anchor: Anchor, field: str, limits: Limits) -> AnchorCheck:
+    keys = compile_keys(anchor, field, limits)
+    if anchor.pointer.count("/") > MAX_POINTER_NAMES:
+        raise _invalid(f"{field}.pointer", f"a pointer may have {MAX_POINTER_NAMES} names")
+    try:
+        return AnchorCheck(anchor, keys)
+    except ValueError as error:
+        raise _invalid(f"{field}.pointer", str(error)) from None
+
+
+def compile_keys(anchor: Anchor, field: str, limits: Limits) -> Keys:
+    """Raises Refusal INVALID_ANCHOR."""
+    if anchor.set_name:
+        if anchor.keys:
+            raise _invalid(field, "give keys or the name of a stored set, one of them")
+        if not anchor.index:
+            raise _invalid(f"{field}.set", f"there are no stored sets here, so {quoted(anchor.set_name)} is not known")
+        return _open_index(anchor.index)
     if not anchor.keys or not all(anchor.keys):
         raise _invalid(f"{field}.keys", "give at least one key, none of them empty")
     if any(len(key) > limits.max_key_chars for key in anchor.keys):
         raise _invalid(f"{field}.keys", f"a key may have {limits.max_key_chars} characters")
-    if anchor.pointer.count("/") > MAX_POINTER_NAMES:
-        raise _invalid(f"{field}.pointer", f"a pointer may have {MAX_POINTER_NAMES} names")
-    try:
-        return AnchorCheck(anchor)
-    except ValueError as error:
-        raise _invalid(f"{field}.pointer", str(error)) from None
+    return KeySet(anchor.keys, ignore_case=anchor.ignore_case)
+
+
+@lru_cache(maxsize=MAX_OPEN_INDEXES)
+def _open_index(path: str) -> Keys:
+    """A file of another generation has another name, so an open one never changes."""
+    from stagemesh.validation.anchor_index import AnchorIndex  # numpy is only loaded where stored sets are used
+
+    return AnchorIndex(Path(path))
 
 
 def _invalid(field: str, message: str) -> Refusal:

@@ -17,6 +17,7 @@ from stagemesh.validation.anchors import Anchor
 from stagemesh.validation.constraint import Constraint
 from stagemesh.validation.data import request_data
 from stagemesh.validation.limits import Limits
+from stagemesh.validation.rule import Rule
 from stagemesh.validation.sandbox import Fault, LimitExceeded, Sandbox
 from stagemesh.validation.verdict import Verdict, from_data
 
@@ -57,14 +58,14 @@ class Checker:
         self._limits = asdict(config.limits)
         self._remembered: OrderedDict[bytes, _Outcome] = OrderedDict()
 
-    async def check(self, constraint: Constraint, anchors: Sequence[Anchor]) -> None:
+    async def check(self, constraint: Constraint, anchors: Sequence[Anchor | Rule]) -> None:
         """Whether constraint and anchors can be enforced at all."""
         try:
             await self._call("check", request_data(constraint, anchors))
         except LimitExceeded:
             raise too_complex() from None
 
-    async def validate(self, text: str, constraint: Constraint, anchors: Sequence[Anchor]) -> Verdict:
+    async def validate(self, text: str, constraint: Constraint, anchors: Sequence[Anchor | Rule]) -> Verdict:
         argument = {**request_data(constraint, anchors), "text": text, "brief": False}
         try:
             return from_data(await self._call("validate", argument))
@@ -76,7 +77,7 @@ class Checker:
         except LimitExceeded:
             raise too_complex() from None
 
-    async def call(self, name: str, constraint: Constraint, anchors: Sequence[Anchor], **extra: Any) -> Any:
+    async def call(self, name: str, constraint: Constraint, anchors: Sequence[Anchor | Rule], **extra: Any) -> Any:
         """The result of another handler of the sandbox. Raises LimitExceeded, too."""
         return await self._call(name, {**request_data(constraint, anchors), **extra})
 

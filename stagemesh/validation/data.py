@@ -1,4 +1,4 @@
-"""Constraints and anchors as plain JSON data, as they go into the sandbox."""
+"""Constraints, anchors and rules as plain JSON data, as they go into the sandbox."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Any
 
 from stagemesh.validation.anchors import Anchor
 from stagemesh.validation.constraint import Constraint, Kind
+from stagemesh.validation.rule import Rule
 
 
-def request_data(constraint: Constraint, anchors: Sequence[Anchor]) -> dict[str, Any]:
+def request_data(constraint: Constraint, anchors: Sequence[Anchor | Rule]) -> dict[str, Any]:
     return {
         "constraint": [constraint.kind.value, constraint.source, constraint.choices],
-        "anchors": [[anchor.pointer, anchor.keys, anchor.ignore_case] for anchor in anchors],
+        "anchors": [
+            [it.pointer, it.keys, it.ignore_case, it.set_name, it.index] for it in anchors if isinstance(it, Anchor)
+        ],
+        "rules": [[it.kind, it.source, it.index] for it in anchors if isinstance(it, Rule)],
     }
 
 
@@ -21,5 +25,7 @@ def constraint_from(data: dict[str, Any]) -> Constraint:
     return Constraint(Kind(kind), source, tuple(choices))
 
 
-def anchors_from(data: dict[str, Any]) -> list[Anchor]:
-    return [Anchor(pointer, tuple(keys), ignore_case) for pointer, keys, ignore_case in data["anchors"]]
+def anchors_from(data: dict[str, Any]) -> list[Anchor | Rule]:
+    """Anchors, then rules."""
+    anchors = [Anchor(pointer, tuple(keys), *others) for pointer, keys, *others in data["anchors"]]
+    return [*anchors, *(Rule(*fields) for fields in data["rules"])]

@@ -21,3 +21,7 @@ class Limits:
     max_key_chars: int = 256
     max_anchored_values: int = 2_000
     """Values of one text that are compared with anchors."""
+    max_rules: int = 64
+    """Rules of one request, those about long texts included."""
+    max_rule_values: int = 50_000
+    """Values of one text that one rule looks at."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from typing import Protocol
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.validator.v1 import validator_pb2
 from stagemesh.runtime.errors import InvalidRequest
 from stagemesh.validation.anchors import Anchor
 from stagemesh.validation.constraint import Constraint, Kind
+from stagemesh.validation.rule import TEXT, Rule
 from stagemesh.validation.verdict import Severity, Verdict
 
 SEVERITIES = {
@@ -34,8 +40,33 @@ def constraint_of(message: common_pb2.OutputConstraint) -> Constraint:
             return Constraint(Kind(kind), source=getattr(message, kind))
 
 
-def anchors_of(messages: Iterable[common_pb2.Anchor]) -> list[Anchor]:
-    return [Anchor(message.pointer, tuple(message.keys), message.ignore_case) for message in messages]
+class Demands(Protocol):
+    """A message that says what must hold beside the constraint."""
+
+    @property
+    def anchors(self) -> Iterable[common_pb2.Anchor]: ...
+
+    @property
+    def rules(self) -> Iterable[common_pb2.Rule]: ...
+
+    @property
+    def text_rules(self) -> Iterable[common_pb2.TextRules]: ...
+
+
+def demands_of(message: Demands) -> list[Anchor | Rule]:
+    """Anchors, then rules, then rules about long texts."""
+    anchors = [Anchor(anchor.pointer, tuple(anchor.keys), anchor.ignore_case, anchor.set) for anchor in message.anchors]
+    rules = [_rule(rule) for rule in message.rules]
+    return [*anchors, *rules, *(Rule(TEXT, _source(text_rules)) for text_rules in message.text_rules)]
+
+
+def _rule(rule: common_pb2.Rule) -> Rule:
+    kind = rule.WhichOneof("kind")
+    return Rule(kind, _source(getattr(rule, kind))) if kind else Rule("", "{}")
+
+
+def _source(message: Message) -> str:
+    return json.dumps(MessageToDict(message, preserving_proto_field_name=True), ensure_ascii=False, sort_keys=True)
 
 
 def verdict_message(verdict: Verdict) -> validator_pb2.Verdict:

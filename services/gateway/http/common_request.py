@@ -5,6 +5,7 @@ from __future__ import annotations
 from services.gateway.http.caller import Caller
 from services.gateway.http.constraint import read_anchors, read_constraint
 from services.gateway.http.fields import Fields
+from services.gateway.http.rules import read_rules, read_text_rules
 from services.gateway.http.sampling import read_sampling
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2
@@ -25,6 +26,8 @@ def read_common(fields: Fields, caller: Caller) -> gateway_pb2.InferenceRequest:
         sampling=read_sampling(fields),
         constraint=read_constraint(fields),
         anchors=read_anchors(fields),
+        rules=read_rules(fields),
+        text_rules=read_text_rules(fields),
         route=fields.text("route") or "",
         knowledge=fields.text("knowledge") or "",
         resumable=fields.flag("resumable") or False,

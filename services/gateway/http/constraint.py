@@ -23,7 +23,8 @@ def read_constraint(fields: Fields) -> common_pb2.OutputConstraint | None:
 
 
 def read_anchors(fields: Fields) -> list[common_pb2.Anchor]:
-    """From `{"/pointer": ["key"]}` or `{"/pointer": {"keys": ["key"], "ignore_case": true}}`. Raises InvalidRequest."""
+    """From `{"/pointer": ["key"]}`, `{"/pointer": {"keys": ["key"], "ignore_case": true}}` or `{"/pointer": {"set":
+    "name"}}`. Raises InvalidRequest."""
     members = fields.members("anchors") or {}
     anchors = Fields(members, "anchors")
     return [_anchor(anchors, pointer) for pointer in members]
@@ -34,7 +35,7 @@ def _anchor(anchors: Fields, pointer: str) -> common_pb2.Anchor:
         anchors.refuse(pointer, 'is not a JSON Pointer; begin with "/"')
     if isinstance(anchors.take(pointer), dict):
         detail = anchors.child(pointer) or Fields({})
-        anchor = common_pb2.Anchor(pointer=pointer, keys=detail.strings("keys") or [])
+        anchor = common_pb2.Anchor(pointer=pointer, keys=detail.strings("keys") or [], set=detail.text("set") or "")
         anchor.ignore_case = detail.flag("ignore_case") or False
         detail.done()
         return anchor

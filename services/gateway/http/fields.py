@@ -47,6 +47,11 @@ class Fields:
         self._untaken.discard(name)
         return self._members.get(name)
 
+    def all(self) -> dict[str, object]:
+        """All members, taken."""
+        self._untaken.clear()
+        return self._members
+
     def text(self, name: str) -> str | None:
         value = self.take(name)
         if value is not None and not isinstance(value, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from services.gateway.http.shape import Shape
+from services.gateway.job import has_demands
 from stagemesh.api.gateway.v1 import gateway_pb2
 
 
@@ -25,4 +26,4 @@ class Order:
     @property
     def may_be_corrected(self) -> bool:
         """The text can still change after it was generated, so it is sent when it is final."""
-        return bool(self.requests[0].anchors)
+        return has_demands(self.requests[0])

@@ -83,16 +83,29 @@ def chat(prompt: str, system: str = "") -> common_pb2.ChatMessages:
     return common_pb2.ChatMessages(messages=[*before, common_pb2.ChatMessage(role="user", content=prompt)])
 
 
+def read_input(source: str) -> str:
+    """The text of a file, or of standard input for `-`. Raises click.BadParameter."""
+    if source != "-":
+        return read_text(Path(source), "FILE")
+    try:
+        text = sys.stdin.buffer.read(MAX_FILE_BYTES + 1).decode()
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"standard input is not UTF-8: {error}", param_hint="-") from None
+    if len(text) > MAX_FILE_BYTES:
+        raise click.BadParameter(f"standard input is larger than {MAX_FILE_BYTES >> 20} MiB", param_hint="-")
+    return text
+
+
 def read_schema(path: Path) -> common_pb2.OutputConstraint:
     """The JSON Schema in a file, as a constraint. Raises click.BadParameter when it is not JSON."""
-    text = _read(path, "--schema")
-    _parse(text, path, "--schema")
+    text = read_text(path, "--schema")
+    parse_json(text, path, "--schema")
     return common_pb2.OutputConstraint(json_schema=text)
 
 
 def read_anchors(path: Path) -> list[common_pb2.Anchor]:
     """Anchors from a file `{"/pointer": ["key", …]}`. Raises click.BadParameter when it has another form."""
-    values = _parse(_read(path, "--anchors"), path, "--anchors")
+    values = parse_json(read_text(path, "--anchors"), path, "--anchors")
     form = f'{path} must hold an object of the form {{"/pointer": ["key", …]}}'
     if not isinstance(values, dict):
         raise click.BadParameter(form, param_hint="--anchors")
@@ -103,7 +116,7 @@ def read_anchors(path: Path) -> list[common_pb2.Anchor]:
     return [common_pb2.Anchor(pointer=pointer, keys=keys) for pointer, keys in values.items()]
 
 
-def _read(path: Path, option: str) -> str:
+def read_text(path: Path, option: str) -> str:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise click.BadParameter(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB", param_hint=option)
@@ -112,7 +125,7 @@ def _read(path: Path, option: str) -> str:
         raise click.BadParameter(f"{path} cannot be read: {error}", param_hint=option) from None
 
 
-def _parse(text: str, path: Path, option: str) -> object:
+def parse_json(text: str, path: Path, option: str) -> object:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -410,18 +410,19 @@ Global___OutputConstraint: _TypeAlias = OutputConstraint  # noqa: Y015
 
 @_typing.final
 class Anchor(_message.Message):
-    """The field at `pointer` (JSON Pointer; `*` stands for every array item) must be one of `keys`."""
+    """The field at `pointer` (JSON Pointer; `*` stands for every array item) must be one of `keys`, or of a stored set."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     POINTER_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     IGNORE_CASE_FIELD_NUMBER: _builtins.int
+    SET_FIELD_NUMBER: _builtins.int
     pointer: _builtins.str
     ignore_case: _builtins.bool
-    """Compare without regard to case.
-    Number 4 is kept for the name of a stored set.
-    """
+    """Compare without regard to case; of a stored set, the set says it."""
+    set: _builtins.str
+    """The name of a set that is stored for the tenant, in place of keys."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -430,14 +431,459 @@ class Anchor(_message.Message):
         pointer: _builtins.str = ...,
         keys: _abc.Iterable[_builtins.str] | None = ...,
         ignore_case: _builtins.bool = ...,
+        set: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ignore_case", b"ignore_case", "keys", b"keys", "pointer", b"pointer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ignore_case", b"ignore_case", "keys", b"keys", "pointer", b"pointer", "set", b"set"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Anchor: _TypeAlias = Anchor  # noqa: Y015
+
+@_typing.final
+class Tolerance(_message.Message):
+    """How far a number may be from what it should be: by `abs`, or by `rel` of it, whichever is more. Neither: equal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ABS_FIELD_NUMBER: _builtins.int
+    REL_FIELD_NUMBER: _builtins.int
+    abs: _builtins.float
+    rel: _builtins.float
+    def __init__(
+        self,
+        *,
+        abs: _builtins.float = ...,
+        rel: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abs", b"abs", "rel", b"rel"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Tolerance: _TypeAlias = Tolerance  # noqa: Y015
+
+@_typing.final
+class Rule(_message.Message):
+    """A rule about fields of a JSON answer. Pointers are JSON Pointers; `*` stands for every array item. A rule about
+    several fields is applied once for each place of its first one: `/items/*/total` goes with `/items/*/price` of the
+    same item.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    DATE_FIELD_NUMBER: _builtins.int
+    SYNONYMS_FIELD_NUMBER: _builtins.int
+    SUM_FIELD_NUMBER: _builtins.int
+    PRODUCT_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def number(self) -> Global___NumberRule: ...
+    @_builtins.property
+    def date(self) -> Global___DateRule: ...
+    @_builtins.property
+    def synonyms(self) -> Global___SynonymRule: ...
+    @_builtins.property
+    def sum(self) -> Global___SumRule: ...
+    @_builtins.property
+    def product(self) -> Global___ProductRule: ...
+    @_builtins.property
+    def order(self) -> Global___OrderRule: ...
+    @_builtins.property
+    def table(self) -> Global___TableRule: ...
+    def __init__(
+        self,
+        *,
+        number: Global___NumberRule | None = ...,
+        date: Global___DateRule | None = ...,
+        synonyms: Global___SynonymRule | None = ...,
+        sum: Global___SumRule | None = ...,
+        product: Global___ProductRule | None = ...,
+        order: Global___OrderRule | None = ...,
+        table: Global___TableRule | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "kind", b"kind", "number", b"number", "order", b"order", "product", b"product", "sum", b"sum", "synonyms", b"synonyms", "table", b"table"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "kind", b"kind", "number", b"number", "order", b"order", "product", b"product", "sum", b"sum", "synonyms", b"synonyms", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["number", "date", "synonyms", "sum", "product", "order", "table"]  # noqa: Y015
+    _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
+
+Global___Rule: _TypeAlias = Rule  # noqa: Y015
+
+@_typing.final
+class NumberRule(_message.Message):
+    """The number must be one of `values`, within the tolerance, and within the bounds that are given."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTER_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    TOLERANCE_FIELD_NUMBER: _builtins.int
+    AT_LEAST_FIELD_NUMBER: _builtins.int
+    AT_MOST_FIELD_NUMBER: _builtins.int
+    pointer: _builtins.str
+    at_least: _builtins.float
+    at_most: _builtins.float
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def tolerance(self) -> Global___Tolerance: ...
+    def __init__(
+        self,
+        *,
+        pointer: _builtins.str = ...,
+        values: _abc.Iterable[_builtins.float] | None = ...,
+        tolerance: Global___Tolerance | None = ...,
+        at_least: _builtins.float | None = ...,
+        at_most: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_least", b"_at_least", "_at_most", b"_at_most", "at_least", b"at_least", "at_most", b"at_most", "tolerance", b"tolerance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_least", b"_at_least", "_at_most", b"_at_most", "at_least", b"at_least", "at_most", b"at_most", "pointer", b"pointer", "tolerance", b"tolerance", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__at_least: _TypeAlias = _typing.Literal["at_least"]  # noqa: Y015
+    _WhichOneofArgType__at_least: _TypeAlias = _typing.Literal["_at_least", b"_at_least"]  # noqa: Y015
+    _WhichOneofReturnType__at_most: _TypeAlias = _typing.Literal["at_most"]  # noqa: Y015
+    _WhichOneofArgType__at_most: _TypeAlias = _typing.Literal["_at_most", b"_at_most"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at_least) -> _WhichOneofReturnType__at_least | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at_most) -> _WhichOneofReturnType__at_most | None: ...
+
+Global___NumberRule: _TypeAlias = NumberRule  # noqa: Y015
+
+@_typing.final
+class DateRule(_message.Message):
+    """A date that exists, written in one of `formats`: `YYYY-MM-DD`, `DD.MM.YYYY`, `YYYY年M月D日`, `D MMMM YYYY` …;
+    none: `YYYY-MM-DD`. Bounds are written as `YYYY-MM-DD`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTER_FIELD_NUMBER: _builtins.int
+    FORMATS_FIELD_NUMBER: _builtins.int
+    NOT_BEFORE_FIELD_NUMBER: _builtins.int
+    NOT_AFTER_FIELD_NUMBER: _builtins.int
+    pointer: _builtins.str
+    not_before: _builtins.str
+    not_after: _builtins.str
+    @_builtins.property
+    def formats(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        pointer: _builtins.str = ...,
+        formats: _abc.Iterable[_builtins.str] | None = ...,
+        not_before: _builtins.str = ...,
+        not_after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["formats", b"formats", "not_after", b"not_after", "not_before", b"not_before", "pointer", b"pointer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DateRule: _TypeAlias = DateRule  # noqa: Y015
+
+@_typing.final
+class SynonymRule(_message.Message):
+    """The text must be one of the names; another word for one of them is an issue that suggests the name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTER_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
+    MATCH_CASE_FIELD_NUMBER: _builtins.int
+    pointer: _builtins.str
+    match_case: _builtins.bool
+    @_builtins.property
+    def names(self) -> _containers.RepeatedCompositeFieldContainer[Global___Synonyms]: ...
+    def __init__(
+        self,
+        *,
+        pointer: _builtins.str = ...,
+        names: _abc.Iterable[Global___Synonyms] | None = ...,
+        match_case: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["match_case", b"match_case", "names", b"names", "pointer", b"pointer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SynonymRule: _TypeAlias = SynonymRule  # noqa: Y015
+
+@_typing.final
+class Synonyms(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ALSO_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def also(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        also: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["also", b"also", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Synonyms: _TypeAlias = Synonyms  # noqa: Y015
+
+@_typing.final
+class SumRule(_message.Message):
+    """`total` must be the sum of all that `of` leads to, less all that `minus` leads to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOTAL_FIELD_NUMBER: _builtins.int
+    OF_FIELD_NUMBER: _builtins.int
+    MINUS_FIELD_NUMBER: _builtins.int
+    TOLERANCE_FIELD_NUMBER: _builtins.int
+    total: _builtins.str
+    @_builtins.property
+    def of(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def minus(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def tolerance(self) -> Global___Tolerance: ...
+    def __init__(
+        self,
+        *,
+        total: _builtins.str = ...,
+        of: _abc.Iterable[_builtins.str] | None = ...,
+        minus: _abc.Iterable[_builtins.str] | None = ...,
+        tolerance: Global___Tolerance | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tolerance", b"tolerance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["minus", b"minus", "of", b"of", "tolerance", b"tolerance", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SumRule: _TypeAlias = SumRule  # noqa: Y015
+
+@_typing.final
+class ProductRule(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULT_FIELD_NUMBER: _builtins.int
+    FACTORS_FIELD_NUMBER: _builtins.int
+    TOLERANCE_FIELD_NUMBER: _builtins.int
+    result: _builtins.str
+    @_builtins.property
+    def factors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def tolerance(self) -> Global___Tolerance: ...
+    def __init__(
+        self,
+        *,
+        result: _builtins.str = ...,
+        factors: _abc.Iterable[_builtins.str] | None = ...,
+        tolerance: Global___Tolerance | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tolerance", b"tolerance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["factors", b"factors", "result", b"result", "tolerance", b"tolerance"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProductRule: _TypeAlias = ProductRule  # noqa: Y015
+
+@_typing.final
+class OrderRule(_message.Message):
+    """The dates, or numbers, at the pointers must not go down from one pointer to the next."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTERS_FIELD_NUMBER: _builtins.int
+    STRICT_FIELD_NUMBER: _builtins.int
+    FORMATS_FIELD_NUMBER: _builtins.int
+    strict: _builtins.bool
+    """Each must be more than the one before."""
+    @_builtins.property
+    def pointers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def formats(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of the dates; none: `YYYY-MM-DD`."""
+
+    def __init__(
+        self,
+        *,
+        pointers: _abc.Iterable[_builtins.str] | None = ...,
+        strict: _builtins.bool = ...,
+        formats: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["formats", b"formats", "pointers", b"pointers", "strict", b"strict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OrderRule: _TypeAlias = OrderRule  # noqa: Y015
+
+@_typing.final
+class TableRule(_message.Message):
+    """A table as an array of arrays, or of objects: rows of one length (or with the same names), with these columns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTER_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    NUMERIC_FIELD_NUMBER: _builtins.int
+    FIRST_ROW_IS_HEADER_FIELD_NUMBER: _builtins.int
+    pointer: _builtins.str
+    first_row_is_header: _builtins.bool
+    """The first row of an array of arrays holds the names of the columns."""
+    @_builtins.property
+    def header(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The columns that the table must have, in this order."""
+
+    @_builtins.property
+    def numeric(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of columns, or their numbers from 1 on, whose cells must be numbers."""
+
+    def __init__(
+        self,
+        *,
+        pointer: _builtins.str = ...,
+        header: _abc.Iterable[_builtins.str] | None = ...,
+        numeric: _abc.Iterable[_builtins.str] | None = ...,
+        first_row_is_header: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_row_is_header", b"first_row_is_header", "header", b"header", "numeric", b"numeric", "pointer", b"pointer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TableRule: _TypeAlias = TableRule  # noqa: Y015
+
+@_typing.final
+class TextRules(_message.Message):
+    """What must hold in a long text: the answer itself, or the text at `pointer`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTER_FIELD_NUMBER: _builtins.int
+    CLAUSES_FIELD_NUMBER: _builtins.int
+    DATES_FIELD_NUMBER: _builtins.int
+    AMOUNTS_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
+    CITATIONS_FIELD_NUMBER: _builtins.int
+    pointer: _builtins.str
+    clauses: _builtins.bool
+    """第12条 is followed by 第13条, Article 12 by Article 13, 1.1 by 1.2."""
+    dates: _builtins.bool
+    """Dates exist: no 2025-02-30, no 2025年2月30日."""
+    amounts: _builtins.bool
+    """An amount in words equals the one in digits beside it: 人民币壹万贰仟元整 (¥12,000.00), twelve thousand (12,000)."""
+    @_builtins.property
+    def tables(self) -> Global___TextTables:
+        """Tables in Markdown, or in CSV between fences: where present, even empty, their rows must have one length."""
+
+    @_builtins.property
+    def citations(self) -> Global___Citations: ...
+    def __init__(
+        self,
+        *,
+        pointer: _builtins.str = ...,
+        clauses: _builtins.bool = ...,
+        dates: _builtins.bool = ...,
+        amounts: _builtins.bool = ...,
+        tables: Global___TextTables | None = ...,
+        citations: Global___Citations | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "tables", b"tables"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amounts", b"amounts", "citations", b"citations", "clauses", b"clauses", "dates", b"dates", "pointer", b"pointer", "tables", b"tables"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextRules: _TypeAlias = TextRules  # noqa: Y015
+
+@_typing.final
+class TextTables(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    NUMERIC_FIELD_NUMBER: _builtins.int
+    CSV_FIELD_NUMBER: _builtins.int
+    csv: _builtins.bool
+    """The whole text is CSV."""
+    @_builtins.property
+    def header(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The columns that every table must have, in this order."""
+
+    @_builtins.property
+    def numeric(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of columns whose cells must be numbers, in the tables that have them."""
+
+    def __init__(
+        self,
+        *,
+        header: _abc.Iterable[_builtins.str] | None = ...,
+        numeric: _abc.Iterable[_builtins.str] | None = ...,
+        csv: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["csv", b"csv", "header", b"header", "numeric", b"numeric"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextTables: _TypeAlias = TextTables  # noqa: Y015
+
+@_typing.final
+class Citations(_message.Message):
+    """What the text refers to must exist."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLAUSES_FIELD_NUMBER: _builtins.int
+    KNOWN_CLAUSES_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
+    NUM_NOTES_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    clauses: _builtins.bool
+    """`see Article 14`, `第14条`: a clause of this text, or one of `known_clauses` where those are given."""
+    notes: _builtins.bool
+    """`[3]`: an entry `[3] …` at the beginning of a line, or at most `num_notes` where that is given."""
+    num_notes: _builtins.int
+    @_builtins.property
+    def known_clauses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def ids(self) -> Global___Anchor:
+        """What has the form of a key of this set is one of its keys; its pointer is not used."""
+
+    def __init__(
+        self,
+        *,
+        clauses: _builtins.bool = ...,
+        known_clauses: _abc.Iterable[_builtins.str] | None = ...,
+        notes: _builtins.bool = ...,
+        num_notes: _builtins.int = ...,
+        ids: Global___Anchor | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clauses", b"clauses", "ids", b"ids", "known_clauses", b"known_clauses", "notes", b"notes", "num_notes", b"num_notes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Citations: _TypeAlias = Citations  # noqa: Y015
 
 @_typing.final
 class Policy(_message.Message):

@@ -70,6 +70,8 @@ class CorrectRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    TEXT_RULES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     tenant_id: _builtins.str
     text: _builtins.str
@@ -87,6 +89,10 @@ class CorrectRequest(_message.Message):
 
     @_builtins.property
     def model(self) -> _common_pb2.ModelIdentity: ...
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Rule]: ...
+    @_builtins.property
+    def text_rules(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TextRules]: ...
     def __init__(
         self,
         *,
@@ -100,10 +106,12 @@ class CorrectRequest(_message.Message):
         model: _common_pb2.ModelIdentity | None = ...,
         seed: _builtins.int = ...,
         max_tokens: _builtins.int = ...,
+        rules: _abc.Iterable[_common_pb2.Rule] | None = ...,
+        text_rules: _abc.Iterable[_common_pb2.TextRules] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "model", b"model", "source", b"source"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "constraint", b"constraint", "max_regenerations", b"max_regenerations", "max_tokens", b"max_tokens", "model", b"model", "request_id", b"request_id", "seed", b"seed", "source", b"source", "tenant_id", b"tenant_id", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "constraint", b"constraint", "max_regenerations", b"max_regenerations", "max_tokens", b"max_tokens", "model", b"model", "request_id", b"request_id", "rules", b"rules", "seed", b"seed", "source", b"source", "tenant_id", b"tenant_id", "text", b"text", "text_rules", b"text_rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

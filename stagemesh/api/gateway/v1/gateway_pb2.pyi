@@ -24,7 +24,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class InferenceRequest(_message.Message):
-    """Numbers 15 to 20 are kept for rules and hints."""
+    """Numbers 17 to 20 are kept for hints."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -43,6 +43,8 @@ class InferenceRequest(_message.Message):
     OVERFLOW_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     KNOWLEDGE_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    TEXT_RULES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUIDv7, made by the gateway when empty. The idempotency key: the same ID with another payload is refused."""
     model: _builtins.str
@@ -71,6 +73,12 @@ class InferenceRequest(_message.Message):
     def policy(self) -> _common_pb2.Policy:
         """Where it says nothing, the metadata `x-inference-mode` does."""
 
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Rule]:
+        """What must hold between and in fields of the answer, and in its long texts."""
+
+    @_builtins.property
+    def text_rules(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TextRules]: ...
     def __init__(
         self,
         *,
@@ -89,10 +97,12 @@ class InferenceRequest(_message.Message):
         overflow: _tokenizer_pb2.OverflowPolicy.ValueType = ...,
         policy: _common_pb2.Policy | None = ...,
         knowledge: _builtins.str = ...,
+        rules: _abc.Iterable[_common_pb2.Rule] | None = ...,
+        text_rules: _abc.Iterable[_common_pb2.TextRules] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "constraint", b"constraint", "input", b"input", "policy", b"policy", "prompt", b"prompt", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_deferral", b"allow_deferral", "anchors", b"anchors", "chat", b"chat", "constraint", b"constraint", "input", b"input", "knowledge", b"knowledge", "model", b"model", "overflow", b"overflow", "policy", b"policy", "prompt", b"prompt", "request_id", b"request_id", "resumable", b"resumable", "route", b"route", "sampling", b"sampling", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_deferral", b"allow_deferral", "anchors", b"anchors", "chat", b"chat", "constraint", b"constraint", "input", b"input", "knowledge", b"knowledge", "model", b"model", "overflow", b"overflow", "policy", b"policy", "prompt", b"prompt", "request_id", b"request_id", "resumable", b"resumable", "route", b"route", "rules", b"rules", "sampling", b"sampling", "session_id", b"session_id", "text_rules", b"text_rules", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["chat", "prompt"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015

@@ -25,27 +25,27 @@ _sym_db = _symbol_database.Default()
 from stagemesh.api.common.v1 import common_pb2 as stagemesh_dot_api_dot_common_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*stagemesh/api/validator/v1/validator.proto\x12\x1astagemesh.api.validator.v1\x1a$stagemesh/api/common/v1/common.proto\"\x83\x01\n\x05Issue\x12\x0f\n\x07pointer\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x36\n\x08severity\x18\x04 \x01(\x0e\x32$.stagemesh.api.validator.v1.Severity\x12\x12\n\nsuggestion\x18\x05 \x01(\t\"Z\n\x07Verdict\x12\r\n\x05valid\x18\x01 \x01(\x08\x12\r\n\x05value\x18\x02 \x01(\t\x12\x31\n\x06issues\x18\x03 \x03(\x0b\x32!.stagemesh.api.validator.v1.Issue\"\x90\x01\n\x0fValidateRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\x12=\n\nconstraint\x18\x02 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\x03 \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\"H\n\x10ValidateResponse\x12\x34\n\x07verdict\x18\x01 \x01(\x0b\x32#.stagemesh.api.validator.v1.Verdict\"\x7f\n\x0c\x43heckRequest\x12=\n\nconstraint\x18\x01 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\x02 \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\"\x0f\n\rCheckResponse*N\n\x08Severity\x12\x18\n\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eSEVERITY_ERROR\x10\x01\x12\x14\n\x10SEVERITY_WARNING\x10\x02\x32\xd7\x01\n\x10ValidatorService\x12\x65\n\x08Validate\x12+.stagemesh.api.validator.v1.ValidateRequest\x1a,.stagemesh.api.validator.v1.ValidateResponse\x12\\\n\x05\x43heck\x12(.stagemesh.api.validator.v1.CheckRequest\x1a).stagemesh.api.validator.v1.CheckResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*stagemesh/api/validator/v1/validator.proto\x12\x1astagemesh.api.validator.v1\x1a$stagemesh/api/common/v1/common.proto\"\x83\x01\n\x05Issue\x12\x0f\n\x07pointer\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x36\n\x08severity\x18\x04 \x01(\x0e\x32$.stagemesh.api.validator.v1.Severity\x12\x12\n\nsuggestion\x18\x05 \x01(\t\"Z\n\x07Verdict\x12\r\n\x05valid\x18\x01 \x01(\x08\x12\r\n\x05value\x18\x02 \x01(\t\x12\x31\n\x06issues\x18\x03 \x03(\x0b\x32!.stagemesh.api.validator.v1.Issue\"\x89\x02\n\x0fValidateRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\x12=\n\nconstraint\x18\x02 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\x03 \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\x12,\n\x05rules\x18\x04 \x03(\x0b\x32\x1d.stagemesh.api.common.v1.Rule\x12\x36\n\ntext_rules\x18\x05 \x03(\x0b\x32\".stagemesh.api.common.v1.TextRules\x12\x11\n\ttenant_id\x18\x06 \x01(\t\"H\n\x10ValidateResponse\x12\x34\n\x07verdict\x18\x01 \x01(\x0b\x32#.stagemesh.api.validator.v1.Verdict\"\xf8\x01\n\x0c\x43heckRequest\x12=\n\nconstraint\x18\x01 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\x02 \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\x12,\n\x05rules\x18\x03 \x03(\x0b\x32\x1d.stagemesh.api.common.v1.Rule\x12\x36\n\ntext_rules\x18\x04 \x03(\x0b\x32\".stagemesh.api.common.v1.TextRules\x12\x11\n\ttenant_id\x18\x05 \x01(\t\"\x0f\n\rCheckResponse*N\n\x08Severity\x12\x18\n\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eSEVERITY_ERROR\x10\x01\x12\x14\n\x10SEVERITY_WARNING\x10\x02\x32\xd7\x01\n\x10ValidatorService\x12\x65\n\x08Validate\x12+.stagemesh.api.validator.v1.ValidateRequest\x1a,.stagemesh.api.validator.v1.ValidateResponse\x12\\\n\x05\x43heck\x12(.stagemesh.api.validator.v1.CheckRequest\x1a).stagemesh.api.validator.v1.CheckResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stagemesh.api.validator.v1.validator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SEVERITY']._serialized_start=705
-  _globals['_SEVERITY']._serialized_end=783
+  _globals['_SEVERITY']._serialized_start=948
+  _globals['_SEVERITY']._serialized_end=1026
   _globals['_ISSUE']._serialized_start=113
   _globals['_ISSUE']._serialized_end=244
   _globals['_VERDICT']._serialized_start=246
   _globals['_VERDICT']._serialized_end=336
   _globals['_VALIDATEREQUEST']._serialized_start=339
-  _globals['_VALIDATEREQUEST']._serialized_end=483
-  _globals['_VALIDATERESPONSE']._serialized_start=485
-  _globals['_VALIDATERESPONSE']._serialized_end=557
-  _globals['_CHECKREQUEST']._serialized_start=559
-  _globals['_CHECKREQUEST']._serialized_end=686
-  _globals['_CHECKRESPONSE']._serialized_start=688
-  _globals['_CHECKRESPONSE']._serialized_end=703
-  _globals['_VALIDATORSERVICE']._serialized_start=786
-  _globals['_VALIDATORSERVICE']._serialized_end=1001
+  _globals['_VALIDATEREQUEST']._serialized_end=604
+  _globals['_VALIDATERESPONSE']._serialized_start=606
+  _globals['_VALIDATERESPONSE']._serialized_end=678
+  _globals['_CHECKREQUEST']._serialized_start=681
+  _globals['_CHECKREQUEST']._serialized_end=929
+  _globals['_CHECKRESPONSE']._serialized_start=931
+  _globals['_CHECKRESPONSE']._serialized_end=946
+  _globals['_VALIDATORSERVICE']._serialized_start=1029
+  _globals['_VALIDATORSERVICE']._serialized_end=1244
 # @@protoc_insertion_point(module_scope)

@@ -101,28 +101,38 @@ Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 @_typing.final
 class ValidateRequest(_message.Message):
-    """Number 4 is kept for rules."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     TEXT_FIELD_NUMBER: _builtins.int
     CONSTRAINT_FIELD_NUMBER: _builtins.int
     ANCHORS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    TEXT_RULES_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
     text: _builtins.str
+    tenant_id: _builtins.str
+    """Whose stored sets the anchors mean."""
     @_builtins.property
     def constraint(self) -> _common_pb2.OutputConstraint: ...
     @_builtins.property
     def anchors(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Anchor]: ...
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Rule]: ...
+    @_builtins.property
+    def text_rules(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TextRules]: ...
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
         constraint: _common_pb2.OutputConstraint | None = ...,
         anchors: _abc.Iterable[_common_pb2.Anchor] | None = ...,
+        rules: _abc.Iterable[_common_pb2.Rule] | None = ...,
+        text_rules: _abc.Iterable[_common_pb2.TextRules] | None = ...,
+        tenant_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "constraint", b"constraint", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "constraint", b"constraint", "rules", b"rules", "tenant_id", b"tenant_id", "text", b"text", "text_rules", b"text_rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -154,19 +164,30 @@ class CheckRequest(_message.Message):
 
     CONSTRAINT_FIELD_NUMBER: _builtins.int
     ANCHORS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    TEXT_RULES_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
     @_builtins.property
     def constraint(self) -> _common_pb2.OutputConstraint: ...
     @_builtins.property
     def anchors(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Anchor]: ...
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Rule]: ...
+    @_builtins.property
+    def text_rules(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TextRules]: ...
     def __init__(
         self,
         *,
         constraint: _common_pb2.OutputConstraint | None = ...,
         anchors: _abc.Iterable[_common_pb2.Anchor] | None = ...,
+        rules: _abc.Iterable[_common_pb2.Rule] | None = ...,
+        text_rules: _abc.Iterable[_common_pb2.TextRules] | None = ...,
+        tenant_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "constraint", b"constraint"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "constraint", b"constraint", "rules", b"rules", "tenant_id", b"tenant_id", "text_rules", b"text_rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

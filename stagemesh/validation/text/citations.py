@@ -1,0 +1,191 @@
+"""What a text refers to exists: clauses of itself, numbered notes, IDs of a reference set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from stagemesh.validation.anchor_match import Found, Match
+from stagemesh.validation.forms import form_of
+from stagemesh.validation.numerals.chinese import NUMERALS, chinese_number
+from stagemesh.validation.numerals.english import roman_number
+from stagemesh.validation.rules.places import invalid
+from stagemesh.validation.sentences import listed, quoted
+from stagemesh.validation.text.headings import Heading
+from stagemesh.validation.text.lines import MAX_FOUND, Line, issue_at
+from stagemesh.validation.verdict import Issue
+
+MAX_KNOWN = 5_000
+MAX_SHAPES = 64
+MAX_RANGE = 50
+_N = r"[0-9]{1,4}(?:\.[0-9]{1,3}){0,5}|[IVXLC]{1,8}\b"
+_JOIN = r"\s?(?:,|and|or|to|through|–|-|&)\s?(?:and\s|or\s)?"
+_ENGLISH = re.compile(
+    rf"\b(?P<kind>Article|Section|Clause|article|section|clause)(?P<plural>s)?\s(?P<list>(?:{_N})(?:{_JOIN}(?:{_N})){{0,20}})"
+    r"(?P<after>(?:\([a-z0-9]{1,4}\)){0,3}\s(?:of|in)\s(?:the|that|an?|its|such|[A-Z][A-Za-z]*)\b)?(?![A-Za-z])"
+)
+_OURS = re.compile(r"\s(?:of|in)\s(?:the|this)\s(?:present\s)?(?:agreement|contract|document|lease)\b", re.IGNORECASE)
+_CHINESE = re.compile(rf"(?P<law>[》法典例则定]?)第 ?(?P<n>[0-9０-９]{{1,4}}|[{NUMERALS}]{{1,12}}) ?条")
+_NOTE = re.compile(r"\[(?P<list>[0-9]{1,4}(?:\s?[,，–-]\s?[0-9]{1,4}){0,20})\](?![(\[:])")
+_ENTRY = re.compile(r"[ \t]*\[(?P<n>[0-9]{1,4})\]:?[ \t]+\S")
+_CODE = re.compile(r"`[^`]*+`")
+_TOKEN = re.compile(r"[A-Za-z0-9\u4e00-\u9fff](?:[A-Za-z0-9_/.\-\u4e00-\u9fff]{0,62}[A-Za-z0-9])?")
+
+Known = Callable[[str], Found]
+"""What a reference set says about a text."""
+
+
+class Citations:
+    """`{"clauses", "known_clauses", "notes", "num_notes"}`; `known` and `some_keys` stand for the keys of `ids`."""
+
+    def __init__(self, fields: dict[str, Any], field: str, known: Known | None, some_keys: Sequence[str]) -> None:
+        self._clauses = bool(fields.get("clauses", False))
+        given = fields.get("known_clauses", ())
+        if len(given) > MAX_KNOWN:
+            raise invalid(f"{field}.known_clauses", f"give at most {MAX_KNOWN} clauses")
+        self._given = frozenset(number for number in map(_clause, given) if number) if given else None
+        self._notes = bool(fields.get("notes", False))
+        self._num_notes = int(fields.get("num_notes", 0))
+        self._known = known
+        self._shapes = {shape for key in some_keys if (shape := shape_of(form_of(key)))} if known else set()
+
+    def issues(self, lines: Sequence[Line], found: Sequence[Heading], pointer: str) -> list[Issue]:
+        issues: list[Issue] = []
+        if self._clauses:
+            issues += self._clause_issues(lines, found, pointer)
+        if self._notes or self._num_notes:
+            issues += self._note_issues(lines, pointer)
+        if self._known is not None:
+            issues += self._id_issues(lines, pointer)
+        return issues
+
+    def _clause_issues(self, lines: Sequence[Line], found: Sequence[Heading], pointer: str) -> list[Issue]:
+        known = {kind: {_dotted(h) for h in found if h.kind == kind} for kind in {h.kind for h in found}}
+        begins = {heading.line for heading in found}
+        issues: list[Issue] = []
+        for line in lines:
+            for kind, number, written in _references(line, line.number in begins):
+                if not self._exists(kind, number, known):
+                    message = f"{written} is referred to, but there is no such clause; name one that exists"
+                    issues.append(issue_at(pointer, "citation.clause", line.number, message))
+                    if len(issues) == MAX_FOUND:
+                        return issues
+        return issues
+
+    def _exists(self, kind: str, number: str, known: dict[str, set[str]]) -> bool:
+        if self._given is not None:
+            return number in self._given
+        same = known.get(kind, set())
+        others = known.get("decimal", set()) | known.get("plain", set()) if kind != "条" else set()
+        if "." in number:
+            return number in others or not known.get("decimal")
+        inside = {other.split(".")[0] for other in others}
+        return number in same or number in inside or not (same or inside)
+
+    def _note_issues(self, lines: Sequence[Line], pointer: str) -> list[Issue]:
+        entries = {int(match["n"]) for line in lines if (match := _ENTRY.match(line.text))}
+        issues: list[Issue] = []
+        for line in lines:
+            entry = _ENTRY.match(line.text)
+            text = _CODE.sub("", line.text)
+            for match in _NOTE.finditer(text, entry.end() - 1 if entry and text == line.text else 0):
+                for number in _numbers(match["list"]):
+                    if number in entries or 1 <= number <= self._num_notes:
+                        continue
+                    message = f"[{number}] is cited, but there is no note with that number; add it, or cite another one"
+                    issues.append(issue_at(pointer, "citation.note", line.number, message))
+                    if len(issues) == MAX_FOUND:
+                        return issues
+        return issues
+
+    def _id_issues(self, lines: Sequence[Line], pointer: str) -> list[Issue]:
+        assert self._known is not None
+        issues: list[Issue] = []
+        seen: dict[str, Found] = {}
+        for line in lines:
+            for match in _TOKEN.finditer(line.text):
+                token = match[0]
+                if shape_of(form_of(token)) not in self._shapes:
+                    continue
+                if token not in seen:
+                    if len(seen) == MAX_KNOWN:
+                        message = f"more than {MAX_KNOWN} different IDs; those from here on were not compared"
+                        return [*issues, issue_at(pointer, "rule.limit", line.number, message)]
+                    seen[token] = self._known(token)
+                near = seen[token].keys
+                if seen[token].match is not Match.EXACT:
+                    hint = f"; {listed(near)} {'is' if len(near) == 1 else 'are'} near it" if near else ""
+                    message = f"{quoted(token)} is not in its reference set{hint}"
+                    issues.append(issue_at(pointer, "citation.id", line.number, message))
+                    if len(issues) == MAX_FOUND:
+                        return issues
+        return issues
+
+
+def shape_of(key: str) -> str:
+    """The form of an ID, runs shortened: `INV-2024-0017` → `A-0-0`; empty for what has no digit."""
+    shape = re.sub(r"[A-Za-z]+", "A", re.sub(r"[0-9]+", "0", key.replace("A", "B")))
+    return shape if "0" in shape and len(shape) <= MAX_SHAPES else ""
+
+
+def _references(line: Line, begins_clause: bool) -> Iterator[tuple[str, str, str]]:
+    """Kind, number and spelling of what a line refers to; the number that it begins with is its own."""
+    text = line.text
+    own = begins_clause
+    for match in _ENGLISH.finditer(text):
+        if own and not text[: match.start()].strip(" \t#*_"):
+            continue
+        if match["after"] and not _OURS.match(text[match.end("list") :]):
+            continue  # of another document
+        kind = match["kind"].lower()
+        for number in _listed(match["list"]):
+            yield kind, number, f"{match['kind'].capitalize()} {number}"
+    for match in _CHINESE.finditer(text):
+        if match["law"] or (own and not text[: match.start()].strip(" \t\u3000#*_")):
+            continue
+        digits = form_of(match["n"])
+        value = int(digits) if digits.isdecimal() else chinese_number(match["n"])
+        if value is not None:
+            yield "条", str(value), match[0]
+
+
+def _listed(text: str) -> Iterator[str]:
+    """`3, 4 and 6` gives three numbers, `5 to 7` gives three, too."""
+    parts = re.split(r"\s?(,|and|or|to|through|–|-|&)\s?", text)
+    before, joint = "", ""
+    for part in parts:
+        if part in {",", "and", "or", "to", "through", "–", "-", "&"}:
+            joint = part if part in {"to", "through", "–", "-"} or joint not in {"to", "through", "–", "-"} else joint
+            continue
+        number = _clause(part.strip())
+        if not number:
+            continue
+        if joint in {"to", "through", "–", "-"} and before.isdecimal() and number.isdecimal():
+            yield from map(str, range(int(before) + 1, min(int(number), int(before) + MAX_RANGE)))
+        yield number
+        before, joint = number, ""
+
+
+def _numbers(text: str) -> Iterator[int]:
+    before = 0
+    for joint, digits in re.findall(r"([,，–-]?)\s?([0-9]{1,4})", text):
+        number = int(digits)
+        if joint in {"–", "-"} and before:
+            yield from range(before + 1, min(number, before + MAX_RANGE))
+        yield number
+        before = number
+
+
+def _clause(text: str) -> str:
+    """`Article 14`, `第十四条`, `14`, `XIV`, `3.2` → `14`, `3.2`; empty for what names no clause."""
+    form = form_of(text)
+    if match := re.search(r"[0-9]{1,4}(?:\.[0-9]{1,3})*", form):
+        return match[0]
+    if match := re.search(f"[{NUMERALS}]+", form):
+        return str(chinese_number(match[0]) or "")
+    return str(roman_number(form.split()[-1]) or "") if form.split() else ""
+
+
+def _dotted(heading: Heading) -> str:
+    return ".".join(map(str, heading.number))
