@@ -45,9 +45,7 @@ def core_with(model: LoadedModel, drafting: Drafting | None) -> EngineCore:
     """Uses the model's pages: of several cores, one may have work."""
     eos = frozenset(model.config.eos_token_ids)
     vocabulary = Vocabulary(model.tokenizer.all_token_bytes, model.tokenizer.special_ids, eos)
-    limits = CoreLimits(
-        num_pages=model.num_pages, max_running=64, prefill_chunk_size=512, max_step_ms=0, stage_sample_interval=16
-    )
+    limits = CoreLimits(num_pages=model.num_pages, max_running=64, prefill_chunk_size=512, stage_sample_interval=16)
     return EngineCore(model.runner, vocabulary, limits, drafting)
 
 

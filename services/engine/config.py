@@ -166,8 +166,16 @@ class EngineConfig(Section):
     """A shorter context than the model's own."""
     prefill_chunk_size: int = Field(default=512, ge=16)
     """Prompt tokens computed in one step at most."""
-    max_step_ms: float = Field(default=250.0, ge=0)
-    """While sequences decode, prompt chunks shrink so that a step takes about this long; 0 keeps them whole."""
+    max_step_ms: float = Field(default=60.0, ge=0)
+    """What a step with prompt tokens takes at most, by their measured cost: as long at most does a request that comes
+    wait for the step under way. Half of it is for prompts in any case, however many sequences decode; 0 keeps chunks
+    whole."""
+    ttft_targets_ms: tuple[float, float, float, float] = (500.0, 1_500.0, 15_000.0, 60_000.0)
+    """What the first token should take for prompts of up to 128, 1,024, 8,192 and more tokens, where the request brings
+    no target of its own (`gateway.routes.*.ttft_target_ms`). While 5 % come later, steps and batches become smaller."""
+    high_watermark: float = Field(default=0.92, gt=0, le=1)
+    """Part of the KV pool that admitting a sequence may fill; the rest is for those that run to grow. Alone, a sequence
+    may have it all."""
     max_running: int = Field(default=32, ge=1, le=4096)
     """Sequences in one batch."""
     max_waiting: int = Field(default=256, ge=0)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
-from services.engine.block_manager import BlockManager
+from services.engine.block_manager import PAGE_SIZE, BlockManager
 from services.engine.checks import SensitiveChecks
-from services.engine.chunk_budget import ChunkBudget
 from services.engine.draft_run import DraftRun
 from services.engine.drafting import Drafting, NoDrafting
 from services.engine.ending import Ending, end_tokens, take_token
@@ -24,6 +23,8 @@ from services.engine.mask_thread import MaskThread
 from services.engine.runner import Runner
 from services.engine.sampler import Draw, Sampled, sampling_failed
 from services.engine.scheduler import Scheduler, WorkItem
+from services.engine.scheduling.page_watermark import PageWatermark
+from services.engine.scheduling.policy import Policy, PolicyLimits
 from services.engine.sequence import Sequence, State
 from services.engine.stages import Part, Probe, StageSampler
 from services.engine.updates import Finished, Load, QueueState, StepOutput, Update
@@ -51,8 +52,8 @@ class CoreLimits:
     num_pages: int
     max_running: int
     prefill_chunk_size: int
-    max_step_ms: float
     stage_sample_interval: int
+    policy: PolicyLimits = field(default_factory=PolicyLimits)
 
 
 class EngineCore:
@@ -73,9 +74,13 @@ class EngineCore:
         self._masks = MaskThread()
         self._vocabulary = vocabulary
         self._blocks = BlockManager(limits.num_pages)
-        self._budget = ChunkBudget(chunk_size=limits.prefill_chunk_size, max_step_ms=limits.max_step_ms)
-        self.stored = make_stored(self._blocks, lambda: self._budget.token_s) if make_stored else None
-        self._scheduler = Scheduler(self._blocks, max_running=limits.max_running, stored=self.stored)
+        self._chunk_size = limits.prefill_chunk_size
+        watermark = PageWatermark(limits.num_pages, limits.max_running, limits.policy.high_watermark)
+        self.policy = Policy(limits.policy, watermark)
+        self.stored = make_stored(self._blocks, lambda: self.policy.cost.token_s) if make_stored else None
+        self._scheduler = Scheduler(
+            self._blocks, max_running=limits.max_running, stored=self.stored, policy=self.policy
+        )
         self._stages = StageSampler(limits.stage_sample_interval)
         self._wait = WaitEstimate(limits.max_running)
         self._sequences: dict[str, Sequence] = {}
@@ -105,7 +110,12 @@ class EngineCore:
         self._sequences[sequence.sequence_id] = sequence
         is_checked = self._checks is not None and self._checks.concerns(sequence)
         sequence.reads_logits = is_checked or sequence.scoring is not None
+        num_pages = self._blocks.num_cached_pages(sequence.table, sequence.tokens)
+        self.policy.arrived(sequence, PAGE_SIZE * max(num_pages, sequence.kv.num_stored_pages))
         self._scheduler.add(sequence)
+        place_s = self._wait.seconds(len(self._scheduler.waiting)) if self._scheduler.is_full else 0.0
+        if refused := self.policy.refusal(sequence, self._scheduler, time.monotonic(), place_s):
+            self._fail(sequence, refused)
 
     def end(self, sequence_id: str, ending: Ending) -> None:
         """End a sequence from outside, at a step boundary. An ended or unknown one is left alone."""
@@ -151,8 +161,7 @@ class EngineCore:
             self._checks.refresh()
         if self._scheduler.restoring:
             self._scheduler.go_on_without_pages()
-        num_decoding = sum(sequence.is_decoding for sequence in self._scheduler.running)
-        items = self._scheduler.plan(self._budget.tokens(num_decoding))
+        items = self._scheduler.plan(self._chunk_size)
         self._is_stalled = not items
         if items:
             self._execute(items, started_s)
@@ -221,8 +230,7 @@ class EngineCore:
                     self._update(item.sequence).queue = QueueState(0, 0.0, min(item.end, item.sequence.num_prompt))
         probe.mark(Part.SAMPLE)
         seconds = time.monotonic() - started_s
-        num_decoding = sum(not item.is_prompt for item in items)
-        self._budget.measured(seconds, num_prompt_tokens=num_prompt_tokens, num_decoding=num_decoding)
+        self.policy.measured(seconds, items)
         self._drafting.measured(runs, sum(item.num_rows for item in items), run_s)
         shares = self._stages.end(probe, num_prompt_tokens > 0)
         for item in items:
@@ -330,6 +338,8 @@ class EngineCore:
         if run.num_taken:
             run.sequence.num_forwards += 1
             self._scheduler.completed(run.item, run.num_accepted)
+            if run.sequence.num_forwards == 1:
+                self.policy.first_token(run.sequence, time.monotonic())
         else:
             self._scheduler.undone(run.item)
         run.sequence.num_drafted += len(run.item.drafts)
@@ -380,6 +390,7 @@ class EngineCore:
                 self.stored.saves.save(sequence)
             self._blocks.keep_tail(sequence.table, sequence.tokens, sequence.num_computed)
         self._scheduler.remove(sequence, poisoned=ending.error is not None)
+        self.policy.left(sequence)
         del self._sequences[sequence.sequence_id]
         if sequence.adapter is not None:
             sequence.adapter.num_ended += 1
@@ -404,6 +415,8 @@ class EngineCore:
         for sequence in tuple(self._sequences.values()):
             if sequence.deadline_s <= now_s:
                 self._finish(sequence, Ending(common_pb2.FINISH_REASON_DEADLINE))
+            elif refused := self.policy.refusal_of_waiting(sequence, now_s):
+                self._fail(sequence, refused)
 
     def _tell_queue(self) -> None:
         """Tell each waiting sequence its position when that is news, while nothing of it has been computed."""

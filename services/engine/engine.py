@@ -26,6 +26,7 @@ from services.engine.registry import Registry, RegistryLimits
 from services.engine.request import RequestLimits
 from services.engine.runner import AdapterSlots, Backend, Runner, Sizes
 from services.engine.sampling_params import SamplingParams
+from services.engine.scheduling.policy import PolicyLimits
 from services.engine.scorer import Scorer
 from services.engine.sequence import Sequence
 from services.engine.sequence_factory import SequenceFactory
@@ -132,8 +133,8 @@ class Engine:
                 num_pages=model.num_pages,
                 max_running=config.max_running,
                 prefill_chunk_size=config.prefill_chunk_size,
-                max_step_ms=config.max_step_ms,
                 stage_sample_interval=config.stage_sample_interval,
+                policy=policy_limits(config),
             ),
             make_drafting(config.speculation, model.runner, vocabulary),
             make_checks(config.progressive_precision, model.runner, vocabulary),
@@ -224,6 +225,15 @@ class Engine:
 
 def _post(loop: asyncio.AbstractEventLoop, take: Callable[[StepOutput], None], output: StepOutput) -> None:
     loop.call_soon_threadsafe(take, output)
+
+
+def policy_limits(config: EngineConfig) -> PolicyLimits:
+    """The scheduler's bounds, in seconds."""
+    return PolicyLimits(
+        max_step_s=config.max_step_ms / 1000,
+        ttft_targets_s=tuple(target / 1000 for target in config.ttft_targets_ms),
+        high_watermark=config.high_watermark,
+    )
 
 
 def _warm_up(core: EngineCore, config: TransformerConfig) -> None:

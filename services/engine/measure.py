@@ -61,7 +61,6 @@ def bench_core(model: LoadedModel, *, max_running: int = 64) -> EngineCore:
         num_pages=model.num_pages,
         max_running=max_running,
         prefill_chunk_size=512,
-        max_step_ms=0,
         stage_sample_interval=16,
     )
     core = EngineCore(model.runner, vocabulary, limits)

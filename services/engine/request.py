@@ -112,6 +112,7 @@ def build_sequence(
         params=params,
         max_total_tokens=num_prompt + max_output_tokens(submit, params, limits),
         deadline_s=_monotonic(submit.deadline_unix_us),
+        ttft_target_s=submit.ttft_target_ms / 1000,
         constraint=constraint,
         stop=StopMatcher(params.stop),
         jumps_ahead=limits.jumps_ahead and params.logprobs is None,

@@ -1,9 +1,10 @@
 """Which sequences take part in the next step, and with how many tokens.
 
 Every running sequence has tokens without KV: one when it decodes, more while its prompt is computed. A step takes the
-one token of each that decodes, guesses at what follows it where pages are free, and a budget of prompt tokens in
-chunks on top. A sequence is admitted when the pages for all its tokens are there. When a decoding one finds no page,
-the one admitted last gives its pages back and is computed again later: nothing is dropped.
+one token of each that decodes, guesses at what follows it where pages are free, and prompt tokens in chunks on top, as
+many as fit the bound of a step; who comes first, the policies in `scheduling/` say. A sequence is admitted when the
+pages for all its tokens are there. When a decoding one finds no page, the one admitted last gives its pages back and is
+computed again later: nothing is dropped.
 
 Sequences that are scored have places of their own and take what the others leave of the budget; they give their pages
 back first.
@@ -17,16 +18,16 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
 from services.engine.block_manager import PAGE_SIZE, BlockManager
-from services.engine.chunk_budget import share_budget
 from services.engine.kv.miss_cause import MissCause
 from services.engine.kv.stored_kv import StoredKv
+from services.engine.scheduling.length_bucket import LONG, bucket_of
+from services.engine.scheduling.page_watermark import PageWatermark
+from services.engine.scheduling.policy import MAX_SKIPS, Policy, PolicyLimits
 from services.engine.scoring import MAX_STEP_ROWS, MAX_TOGETHER
 from services.engine.sequence import MAX_DECODE_ROWS, Sequence, State
 
 MAX_LOOKAHEAD = 8
 """How far into the queue a sequence is looked for that fits where the first one does not."""
-MAX_SKIPS = 32
-"""After being passed over this often, a sequence blocks those behind it."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,14 @@ class WorkItem:
 
 
 class Scheduler:
-    def __init__(self, blocks: BlockManager, *, max_running: int, stored: StoredKv | None = None) -> None:
+    def __init__(
+        self, blocks: BlockManager, *, max_running: int, stored: StoredKv | None = None, policy: Policy | None = None
+    ) -> None:
+        """Without a `policy`, steps are bounded in tokens alone, and the pool may be filled to the last page."""
         self._blocks = blocks
         self._max_running = max_running
         self._stored = stored
+        self.policy = policy or Policy(PolicyLimits(), PageWatermark(blocks.num_pages, max_running, high=1.0))
         self.waiting: deque[Sequence] = deque()
         self.waiting_scored: deque[Sequence] = deque()
         self.running: list[Sequence] = []
@@ -140,17 +145,18 @@ class Scheduler:
             self.restoring.remove(sequence)
             self._wait_again(sequence)
 
-    def plan(self, chunk_budget: int) -> list[WorkItem]:
-        """The next step's work: decoding sequences first, then prompt chunks of `chunk_budget` tokens in all."""
+    def plan(self, max_prompt_tokens: int) -> list[WorkItem]:
+        """The next step's work: decoding sequences first, then prompt chunks of `max_prompt_tokens` in all at most."""
         items = self._plan_decodes()
         self._admit()
         planned = {item.sequence.sequence_id for item in items}
         prompts = [s for s in self.running if s.scoring is None and s.sequence_id not in planned]
-        shares = share_budget([sequence.num_uncomputed for sequence in prompts], chunk_budget)
-        for sequence, share in zip(prompts, shares, strict=True):
-            if share:
-                items.append(WorkItem.next(sequence, share))
-        return items + self._plan_scored(chunk_budget - sum(shares)) if self._num_scored else items
+        shares = self.policy.shares(prompts, len(items), max_prompt_tokens)
+        num_decoding = len(items)
+        items += [WorkItem.next(sequence, tokens) for sequence, tokens in shares]
+        if self._num_scored:
+            items += self._plan_scored(self.policy.left_over(shares, num_decoding, max_prompt_tokens))
+        return items
 
     def with_drafts(self, item: WorkItem, drafts: Seq[int]) -> WorkItem:
         """The item with as many of `drafts` as fit the sequence's length and the free pages.
@@ -249,8 +255,13 @@ class Scheduler:
     def _queue_of(self, sequence: Sequence) -> deque[Sequence]:
         return self.waiting if sequence.scoring is None else self.waiting_scored
 
+    @property
+    def is_full(self) -> bool:
+        """Whether all places are taken."""
+        return self._num_admitted - self._num_scored >= self._max_running
+
     def _has_room(self) -> bool:
-        return bool(self.waiting) and self._num_admitted - self._num_scored < self._max_running
+        return bool(self.waiting) and not self.is_full
 
     @property
     def _num_admitted(self) -> int:
@@ -275,21 +286,35 @@ class Scheduler:
             self._start(self.waiting_scored[0])
 
     def _next_that_fits(self) -> Sequence | None:
-        for index, sequence in zip(range(MAX_LOOKAHEAD), tuple(self.waiting), strict=False):
-            if self._fits(sequence):
-                for passed in tuple(self.waiting)[:index]:
+        """The next to be admitted. One that was passed over too often keeps all others back but those that fit beside
+        it: short ones, into what is kept for them."""
+        order = self.policy.admission_order(self.waiting) if len(self.waiting) > 1 else list(self.waiting)
+        is_held_up = False
+        for sequence in order[:MAX_LOOKAHEAD]:
+            if self._fits(sequence) and not (is_held_up and not self._fits_beside(sequence)):
+                for passed in tuple(self.waiting):
+                    if passed is sequence:
+                        break
                     passed.num_skips += 1
                 return sequence
-            if sequence.num_skips >= MAX_SKIPS:
-                return None
+            is_held_up |= sequence.num_skips >= MAX_SKIPS
         return None
+
+    def _fits_beside(self, sequence: Sequence) -> bool:
+        """Whether a short sequence fits into the pages that long ones leave to short ones."""
+        if self.policy.bucket(sequence) >= LONG:
+            return False
+        held = sum(len(s.table.pages) for s in self.running if bucket_of(s.num_prompt) < LONG)
+        return held + len(sequence.tokens) // PAGE_SIZE + 1 <= self.policy.watermark.num_short
 
     def _fits(self, sequence: Sequence) -> bool:
         if self._stored is not None and self._stored.restores.is_loading_for(sequence):
             return False  # soon it can share what another loads
-        # One free page per running sequence is kept back, so that admitting does not force a preemption at once.
-        reserve = self._num_admitted
-        while not (fits := self._blocks.can_allocate(sequence.table, sequence.tokens, reserve)):
+        bucket = self.policy.bucket(sequence)
+        if sequence.scoring is None and self._num_admitted - self._num_scored >= self.policy.watermark.places(bucket):
+            return False
+        leave = self.policy.watermark.pages_to_leave(bucket, self._num_admitted)
+        while not (fits := self._blocks.can_allocate(sequence.table, sequence.tokens, leave)):
             if not self._reclaim() and not (sequence.scoring is None and self._preempt_scored()):
                 break
         return fits

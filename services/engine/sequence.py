@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -118,6 +119,11 @@ class Sequence:
     """Prompt tokens whose pages were reused or loaded when it was first admitted."""
     num_skips: int = 0
     """How often a later sequence was admitted before this one."""
+    num_expected: int = 0
+    """Tokens that it seemed to have to compute when it came."""
+    arrived_s: float = field(default_factory=time.monotonic)
+    ttft_target_s: float = 0.0
+    """What its first token should take; 0: what its length bucket has."""
     table: PageTable = field(init=False)
     kv: SequenceKv = field(default_factory=SequenceKv)
     stage_seconds: StageSeconds = field(default_factory=StageSeconds)

@@ -91,7 +91,7 @@ def fingerprint_of(submit: engine_pb2.Submit) -> bytes:
     """Equal for Submits that ask for the same: what is delivered, the lease and the deadline may differ."""
     copy = engine_pb2.Submit()
     copy.CopyFrom(submit)
-    for name in ("delivered_token_ids", "cache_salt", "deadline_unix_us", "model", "kv"):
+    for name in ("delivered_token_ids", "cache_salt", "deadline_unix_us", "model", "kv", "ttft_target_ms"):
         copy.ClearField(name)
     copy.model.adapter = submit.model.adapter
     return hashlib.blake2b(copy.SerializeToString(deterministic=True)).digest()

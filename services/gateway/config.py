@@ -18,7 +18,8 @@ class RouteConfig(Section):
     max_tokens: int = Field(default=512, ge=1)
     """Output tokens when the request names no limit."""
     ttft_target_ms: int = Field(default=1_000, ge=1)
-    """Target for the time to the first token."""
+    """Target for the time to the first token: while 5 % of the short requests take longer, engines make their steps
+    smaller. For prompts of more than 1,024 tokens the engine's own target counts where that is longer."""
     knowledge: str = ""
     """Knowledge base of requests that name none, where their tenant has it; its passages are added to the prompt."""
 
@@ -64,7 +65,7 @@ class GatewayConfig(Section):
 
     routes: dict[str, RouteConfig] = Field(default_factory=_routes)
     """Route classes by name, in place of these three: how many run and wait at once, and the tokens of requests that
-    set no limit. `ttft_target_ms` is for scheduling to come."""
+    set no limit."""
     default_route: str = "chat"
     """Class of requests that name none."""
     engine_queue_limit: int = Field(default=64, ge=0)

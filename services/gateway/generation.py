@@ -51,6 +51,7 @@ def build_submit(job: Job, prompt: Prompt, output: Output, deadline: Deadline) -
         cache_salt=prompt.lease.salt,
         deadline_unix_us=deadline.unix_us(),
         delivered_token_ids=output.token_ids,
+        ttft_target_ms=job.route.ttft_target_ms,
     )
     if prompt.lease.HasField("kv"):
         submit.kv.CopyFrom(prompt.lease.kv)

@@ -258,7 +258,9 @@ async def test_a_prompt_that_fills_the_context_is_refused(server: Server) -> Non
 async def test_an_answer_that_fills_the_context_ends_with_length(server: Server) -> None:
     answer = await generate(server, submit("a", [1] * 4090, max_tokens=100))
     assert (answer.reason, len(answer.tokens)) == ("LENGTH", 6)
-    assert [state.prefilled_tokens for state in answer.queue] == [512, 1024, 1536, 2048, 2560, 3072, 3584]
+    progress = [state.prefilled_tokens for state in answer.queue]
+    assert progress == sorted(set(progress)), "each step gets on"
+    assert len(progress) >= 7, "a step takes 512 tokens at most"
 
 
 async def test_another_model_is_refused(server: Server) -> None:

@@ -156,7 +156,6 @@ class KvCore:
             num_pages=num_pages,
             max_running=max_running,
             prefill_chunk_size=32,
-            max_step_ms=0,
             stage_sample_interval=4,
         )
         self.core = EngineCore(self.runner, VOCABULARY, limits, make_stored=self._make)

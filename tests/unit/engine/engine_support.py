@@ -122,7 +122,6 @@ def make_core(
         num_pages=num_pages,
         max_running=max_running,
         prefill_chunk_size=chunk,
-        max_step_ms=0,
         stage_sample_interval=4,
     )
     return EngineCore(runner, VOCABULARY, limits, drafting, checks)

@@ -99,7 +99,7 @@ class World:
         self.compiler = ConstraintCompiler(self.tokenizer, self.tokenizer.vocab_size, ConstraintConfig())
 
     def core(self) -> EngineCore:
-        limits = CoreLimits(num_pages=64, max_running=4, prefill_chunk_size=64, max_step_ms=0, stage_sample_interval=4)
+        limits = CoreLimits(num_pages=64, max_running=4, prefill_chunk_size=64, stage_sample_interval=4)
         return EngineCore(self.model.runner, self.vocabulary, limits)
 
     def answer(self, submit: engine_pb2.Submit, *, jumps_ahead: bool) -> Results:

@@ -53,7 +53,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, default_model_files: ModelFi
 
 
 def answers(model: Model, drafting: Drafting, mode: Mode | None, checks: SensitiveChecks | None = None) -> Results:
-    limits = CoreLimits(num_pages=40, max_running=8, prefill_chunk_size=32, max_step_ms=0, stage_sample_interval=4)
+    limits = CoreLimits(num_pages=40, max_running=8, prefill_chunk_size=32, stage_sample_interval=4)
     core = EngineCore(model.runner, VOCABULARY, limits, drafting, checks)
     for number, params in enumerate(PARAMS):
         prompt = [5 + number, *range(10, 40), *range(10, 22)]

@@ -36,6 +36,7 @@ class Submit(_message.Message):
     DELIVERED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     KV_FIELD_NUMBER: _builtins.int
+    TTFT_TARGET_MS_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     """Idempotency key: tenant and request ID, with "/i" behind them for choice i > 0."""
     tenant_id: _builtins.str
@@ -43,6 +44,8 @@ class Submit(_message.Message):
     """Secret of the cache lease; pages are reused only between sequences with the same salt. Empty: no reuse."""
     deadline_unix_us: _builtins.int
     """Unix time in microseconds; 0 for none."""
+    ttft_target_ms: _builtins.int
+    """What its first token should take; 0: what the engine aims at for prompts of this length."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -81,10 +84,11 @@ class Submit(_message.Message):
         delivered_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         policy: _common_pb2.Policy | None = ...,
         kv: _common_pb2.KvLease | None = ...,
+        ttft_target_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "kv", b"kv", "model", b"model", "policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_salt", b"cache_salt", "constraint", b"constraint", "deadline_unix_us", b"deadline_unix_us", "delivered_token_ids", b"delivered_token_ids", "kv", b"kv", "model", b"model", "policy", b"policy", "sampling", b"sampling", "sequence_id", b"sequence_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_salt", b"cache_salt", "constraint", b"constraint", "deadline_unix_us", b"deadline_unix_us", "delivered_token_ids", b"delivered_token_ids", "kv", b"kv", "model", b"model", "policy", b"policy", "sampling", b"sampling", "sequence_id", b"sequence_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids", "ttft_target_ms", b"ttft_target_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,1 @@
+"""Policies of the scheduler: each a small object without threads, sockets or a clock of its own."""
