@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from services.gateway.admission import RouteQueue
+from services.gateway.admitting import admit
 from services.gateway.config import GatewayConfig
 from services.gateway.job import Job, make_job
 from services.gateway.ledger import Begun, Ledger
@@ -65,6 +66,7 @@ class Acceptance:
         accepted_s = time.monotonic()
         deadline.budget_s()
         job = make_job(tenant.tenant_id, request, self._mesh, self._config)
+        await admit()
         key = (job.tenant_id, job.request_id)
         if job.explicit_id and (known := self._requests.running(key)) is not None:
             if self._requests.hash_of(key) != job.payload_hash:

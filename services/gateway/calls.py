@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -9,6 +10,7 @@ import grpc
 
 from stagemesh.runtime.channel import call_metadata
 from stagemesh.runtime.deadline import Deadline
+from stagemesh.runtime.faults import outgoing
 from stagemesh.runtime.identity import INSTANCE_KEY, Identity, parse_identity
 from stagemesh.runtime.retry import RetryPolicy, call_with_retries
 
@@ -39,11 +41,16 @@ async def call(
     policy: RetryPolicy,
     deadline: Deadline,
     attempt_s: float,
+    *,
+    stages: Sequence[str] = (),
 ) -> Answer[Response]:
-    """Call until it succeeds or the policy or deadline says no. Raises grpc.RpcError or DeadlineExceeded."""
+    """Call until it succeeds or the policy or deadline says no. Raises grpc.RpcError or DeadlineExceeded.
+
+    `stages`: those that the call runs, so that the request's faults on purpose go with it.
+    """
 
     async def attempt(timeout_s: float) -> tuple[Response, Identity | None]:
-        pending = method(request, timeout=timeout_s, metadata=call_metadata())
+        pending = method(request, timeout=timeout_s, metadata=call_metadata(*outgoing(*stages)))
         response = await pending
         trailing = dict(await pending.trailing_metadata())
         return response, parse_identity(str(trailing.get(INSTANCE_KEY, "")))

@@ -10,7 +10,8 @@ import grpc
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2, tokenizer_pb2_grpc
 from stagemesh.runtime.channel import call_metadata
 from stagemesh.runtime.deadline import Deadline
-from stagemesh.runtime.errors import Unavailable, from_detail
+from stagemesh.runtime.errors import Internal, Unavailable, from_detail
+from stagemesh.runtime.faults import request_faults, write_faults
 from stagemesh.runtime.telemetry import get_logger
 
 MAX_CHUNKS = 8_192
@@ -135,9 +136,11 @@ class TextStream:
             chunk = tokenizer_pb2.DetokenizeChunk(
                 stream_id=f"{self._stream_id}#{self._epoch}", model=self._model, token_ids=send, end=end
             )
+            if (faults := request_faults.get()) is not None:
+                chunk.faults = write_faults(faults.take("detokenize"))
             try:
                 answer = await self._link.exchange(chunk, attempt_s)
-            except (_CallBroke, TimeoutError):
+            except (_CallBroke, TimeoutError, Internal):
                 self._link.forget(chunk.stream_id, self._model)
                 self._epoch += 1
                 self.num_reopened += 1

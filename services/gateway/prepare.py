@@ -25,7 +25,7 @@ from stagemesh.runtime.errors import InvalidRequest, StagemeshError, from_rpc
 from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
 
-TOKENIZER_RETRIES = RetryPolicy(max_attempts=20, first_backoff_s=0.1, max_backoff_s=1.5)
+TOKENIZER_RETRIES = RetryPolicy(max_attempts=20, first_backoff_s=0.1, max_backoff_s=1.5, max_faults=2)
 """About 12 s in all: a lone tokenizer that restarts is back by then."""
 log = get_logger(__name__)
 
@@ -107,7 +107,12 @@ async def _tokenize(
     with work.log_stages.measure(stages.TOKENIZE) as measured:
         try:
             answer = await call(
-                peers.tokenizer.Prepare, request, TOKENIZER_RETRIES, work.deadline, config.tokenizer_timeout_s
+                peers.tokenizer.Prepare,
+                request,
+                TOKENIZER_RETRIES,
+                work.deadline,
+                config.tokenizer_timeout_s,
+                stages=("tokenize", "analyze"),
             )
             measured.note(answer)
         except grpc.RpcError as error:
@@ -120,6 +125,8 @@ async def _tokenize(
             duration_us=answer.response.analyze_us,
         )
     )
+    if answer.response.analyze_problem:
+        work.log_stages.degrade(stages.ANALYZE, fallback="unanalyzed", reason=answer.response.analyze_problem)
     return answer.response
 
 

@@ -20,7 +20,7 @@ from stagemesh.runtime.errors import from_rpc
 from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
 
-RETRIES = RetryPolicy(max_attempts=3, first_backoff_s=0.1, max_backoff_s=0.5)
+RETRIES = RetryPolicy(max_attempts=3, first_backoff_s=0.1, max_backoff_s=0.5, max_faults=2)
 
 log = get_logger(__name__)
 
@@ -79,7 +79,14 @@ async def _validate(work: Work, text: str, peers: Peers, config: GatewayConfig) 
         request.constraint.CopyFrom(work.job.request.constraint)
     try:
         with work.log_stages.measure(stages.VALIDATE) as measured:
-            answer = await call(peers.validator.Validate, request, RETRIES, work.deadline, config.validator_timeout_s)
+            answer = await call(
+                peers.validator.Validate,
+                request,
+                RETRIES,
+                work.deadline,
+                config.validator_timeout_s,
+                stages=("validate",),
+            )
             measured.note(answer)
             return answer.response.verdict
     except grpc.RpcError as error:
@@ -110,7 +117,14 @@ async def _correct(
         request.constraint.CopyFrom(job.request.constraint)
     try:
         with work.log_stages.measure(stages.CORRECT) as measured:
-            answer = await call(peers.corrector.Correct, request, RETRIES, work.deadline, config.corrector_timeout_s)
+            answer = await call(
+                peers.corrector.Correct,
+                request,
+                RETRIES,
+                work.deadline,
+                config.corrector_timeout_s,
+                stages=("correct",),
+            )
             measured.note(answer)
             return answer.response
     except grpc.RpcError as error:

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway, error_of
 from services.gateway.deferred_runs import DeferredRuns
+from services.gateway.fault_header import bind_faults, host_of
 from services.gateway.metadata import deadline_of, metadata_of, tenant_of
 from services.gateway.running import RunningRequest
 from services.gateway.tenants import Tenant
@@ -18,6 +19,7 @@ from stagemesh.runtime import precision_mode
 from stagemesh.runtime.channel import MESH_TOKEN_KEY
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import Forbidden, InvalidRequest, Unavailable
+from stagemesh.runtime.faults import HEADER as FAULT_KEY
 from stagemesh.runtime.interceptors import Context
 
 DEFERRED_RUN_KEY = "x-deferred-run"
@@ -99,6 +101,7 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         return gateway_pb2.CompleteResponse(final=await self._deferred.run(tenant_id, request_id))
 
     async def _tenant(self, grpc_context: Context) -> Tenant:
+        bind_faults(metadata_of(grpc_context).get(FAULT_KEY, ""), host_of(grpc_context.peer()))
         return await tenant_of(self._gateway, grpc_context)
 
     def _deadline(self, grpc_context: Context) -> Deadline:

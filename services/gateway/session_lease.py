@@ -21,8 +21,8 @@ from stagemesh.runtime.errors import DeadlineExceeded
 from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
 
-CACHE_RETRIES = RetryPolicy(max_attempts=2, first_backoff_s=0.01)
-SESSION_RETRIES = RetryPolicy(max_attempts=1_000, first_backoff_s=0.02, max_backoff_s=0.5)
+CACHE_RETRIES = RetryPolicy(max_attempts=2, first_backoff_s=0.01, max_faults=1)
+SESSION_RETRIES = RetryPolicy(max_attempts=1_000, first_backoff_s=0.02, max_backoff_s=0.5, max_faults=2)
 """As often as `gateway.session_wait_s` allows."""
 SESSION_SHARE = 0.5
 """Of what a request has left, for waiting for its conversation: the answer needs the rest."""
@@ -51,7 +51,9 @@ async def open_session(
     wait = Deadline.after(min(config.session_wait_s, work.deadline.budget_s() * SESSION_SHARE))
     try:
         with work.log_stages.measure(stages.CACHE) as measured:
-            answer = await call(peers.cache.OpenSession, request, SESSION_RETRIES, wait, config.session_timeout_s)
+            answer = await call(
+                peers.cache.OpenSession, request, SESSION_RETRIES, wait, config.session_timeout_s, stages=("cache",)
+            )
             measured.note(answer)
             measured.detail = _place(work, model, mode, answer.response, placement, peers)
             return answer.response
@@ -127,7 +129,9 @@ async def _resolve(
     )
     try:
         with work.log_stages.measure(stages.CACHE) as measured:
-            answer = await call(peers.cache.Resolve, request, CACHE_RETRIES, work.deadline, config.cache_timeout_s)
+            answer = await call(
+                peers.cache.Resolve, request, CACHE_RETRIES, work.deadline, config.cache_timeout_s, stages=("cache",)
+            )
             measured.note(answer)
             if not work.job.request.session_id:
                 measured.detail = f"{answer.response.lease.kv.stored_tokens:,} tokens stored"

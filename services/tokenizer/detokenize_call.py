@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from services.tokenizer.chunk_faults import fault_of
 from services.tokenizer.stream_table import StreamTable
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2
-from stagemesh.runtime.errors import StagemeshError, to_detail
+from stagemesh.runtime.errors import Internal, StagemeshError, to_detail
+from stagemesh.runtime.faults import Fault, strike
+from stagemesh.runtime.telemetry import get_logger
+
+log = get_logger(__name__)
 
 
 @dataclass
@@ -43,6 +48,7 @@ class DetokenizeCall:
         self._has_news = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
+        self._late: set[asyncio.Task[None]] = set()
 
     async def answers(
         self, requests: AsyncIterator[tokenizer_pb2.DetokenizeRequest]
@@ -59,28 +65,57 @@ class DetokenizeCall:
                     self._has_news.clear()
             reader.result()
         finally:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+            tasks = (reader, *self._late)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, requests: AsyncIterator[tokenizer_pb2.DetokenizeRequest]) -> None:
         async for request in requests:
             for chunk in request.chunks:
                 # Whoever reads slowly slows his own chunks down, through gRPC's flow control.
                 await self._has_room.wait()
+                if (fault := self._fault(chunk)) is not None:
+                    late = asyncio.create_task(self._answer_with(fault, chunk))
+                    self._late.add(late)
+                    late.add_done_callback(self._late.discard)
+                    continue
                 self._answer(chunk)
                 self._has_news.set()
 
-    def _answer(self, chunk: tokenizer_pb2.DetokenizeChunk) -> None:
+    def _fault(self, chunk: tokenizer_pb2.DetokenizeChunk) -> Fault | None:
+        try:
+            return fault_of(chunk)
+        except StagemeshError:
+            return None  # a text that nobody can read asks for nothing
+
+    async def _answer_with(self, fault: Fault, chunk: tokenizer_pb2.DetokenizeChunk) -> None:
+        """The answer of a chunk that something goes wrong with, perhaps late; its stream sends no other before it."""
+        failure: Exception | None = None
+        try:
+            await strike(fault)
+        except Exception as error:
+            log.exception("chunk failed", stream_id=chunk.stream_id)
+            failure = error
+        self._answer(chunk, failure)
+        self._has_news.set()
+
+    def _answer(self, chunk: tokenizer_pb2.DetokenizeChunk, failure: Exception | None = None) -> None:
         answer = self._growing.get(chunk.stream_id)
         if answer is None:
             answer = self._growing[chunk.stream_id] = _Answer(chunk.stream_id)
             self._answers.append(answer)
         try:
+            if failure is not None:
+                raise failure
             text, answer.num_tokens = self._table.feed(chunk)
             answer.pieces.append(text)
             self._num_pending_chars += len(text)
         except StagemeshError as error:
             answer.failure = error
+        except Exception:
+            log.exception("stream failed", stream_id=chunk.stream_id)
+            answer.failure = Internal("DETOKENIZE_FAULT", "an unexpected fault; the tokenizer's log has the details")
         if chunk.end:
             answer.end = True
             del self._growing[chunk.stream_id]  # the same ID may begin anew

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 
+from services.tokenizer.analysis import analyze
 from services.tokenizer.config import TokenizerConfig
 from services.tokenizer.conversation import read_messages
 from services.tokenizer.detokenize_call import DetokenizeCall
-from services.tokenizer.length_class import length_class
 from services.tokenizer.loaded_model import LoadedModel
 from services.tokenizer.model_set import ModelSet
 from services.tokenizer.prepare import Prepared, prepare_chat, prepare_prompt
@@ -39,7 +39,7 @@ class TokenizerServicer(tokenizer_pb2_grpc.TokenizerServiceServicer):
             case _:
                 raise InvalidRequest("EMPTY_MESSAGES", "send messages or a prompt", field="messages")
         started = time.perf_counter()
-        size = length_class(len(prepared.token_ids))
+        size, problem = await analyze(len(prepared.token_ids), context)
         return tokenizer_pb2.PrepareResponse(
             token_ids=prepared.token_ids,
             tokenizer_hash=model.file.tokenizer_hash,
@@ -50,6 +50,7 @@ class TokenizerServicer(tokenizer_pb2_grpc.TokenizerServiceServicer):
             template_us=prepared.template_us,
             encode_us=prepared.encode_us,
             analyze_us=int((time.perf_counter() - started) * 1e6),
+            analyze_problem=problem,
         )
 
     async def _prepare_chat(self, model: LoadedModel, request: tokenizer_pb2.PrepareRequest) -> Prepared:

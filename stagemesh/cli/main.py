@@ -22,6 +22,7 @@ COMMANDS = {
     "tenant": "Create, list and revoke tenants and their keys.",
     "cache": "What was reused of earlier computing, and why not.",
     "shadow": "Report what the candidate model answered differently.",
+    "chaos": "Let something go wrong on purpose, and see that it heals.",
     "bench": "Measure how fast this machine serves the model.",
     "doctor": "Check this machine for what would go wrong.",
     "version": "Print the version.",

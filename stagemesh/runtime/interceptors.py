@@ -13,6 +13,9 @@ from grpc_status import rpc_status
 from stagemesh.runtime import context
 from stagemesh.runtime.channel import MESH_TOKEN_KEY
 from stagemesh.runtime.errors import Internal, InvalidRequest, StagemeshError, Unauthenticated, from_rpc, to_status
+from stagemesh.runtime.faults.board import board
+from stagemesh.runtime.faults.calls import at_call
+from stagemesh.runtime.faults.header import HEADER as FAULT_KEY
 from stagemesh.runtime.identity import INSTANCE_KEY, process_identity
 from stagemesh.runtime.telemetry import get_logger
 
@@ -63,7 +66,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             return handler
         return self._wrap(handler, handler_call_details.method)
 
-    def _enter(self, grpc_context: Context) -> None:
+    def _enter(self, grpc_context: Context) -> dict[str, str]:
+        """Bind the context; gives the call's metadata."""
         grpc_context.set_trailing_metadata(((INSTANCE_KEY, str(process_identity())),))
         metadata = {key: value for key, value in grpc_context.invocation_metadata() or () if isinstance(value, str)}
         if self._mesh_token and not hmac.compare_digest(metadata.get(MESH_TOKEN_KEY, "").encode(), self._mesh_token):
@@ -73,6 +77,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         for key, variable in context.METADATA_KEYS.items():
             if key in metadata:
                 variable.set(metadata[key])
+        return metadata
 
     def _deserializer(self, deserialize: Any) -> Any:
         """gRPC turns a malformed message into INTERNAL; as a value it becomes INVALID_ARGUMENT."""
@@ -111,7 +116,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     def _single(self, behavior: Any, method: str) -> Any:
         async def call(request: Any, grpc_context: Context) -> Any:
             try:
-                self._enter(grpc_context)
+                metadata = self._enter(grpc_context)
+                if board.is_armed or FAULT_KEY in metadata:
+                    await at_call(method, metadata)
                 return await behavior(_checked(request), grpc_context)
             except Exception as error:  # noqa: BLE001  the boundary: everything becomes a status
                 await abort_with(grpc_context, as_stagemesh_error(error, method))

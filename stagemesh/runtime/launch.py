@@ -9,6 +9,7 @@ import uvloop
 
 from stagemesh.runtime.config import ConfigError, Section, read_source
 from stagemesh.runtime.errors import die
+from stagemesh.runtime.faults.board import board
 from stagemesh.runtime.identity import process_identity
 from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.runtime.server import Service, serve
@@ -40,6 +41,8 @@ def launch(
         source = read_source()
         mesh, config = source.shared(MeshConfig), source.section(name, section)
         configure_logging(instance=process_identity(name).instance, level=mesh.log_level)
+        if mesh.environment != "production":
+            board.open([rule.fault() for rule in mesh.faults])
         uvloop.run(main(mesh, config))
     except ConfigError as error:
         die(str(error))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr, model_validator
 
 from stagemesh.runtime.config import Section
 from stagemesh.runtime.config_problems import KeyProblem
+from stagemesh.runtime.faults.rule import FaultRule
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
@@ -71,6 +73,11 @@ class ShadowConfig(Section):
 
 
 class MeshConfig(Section):
+    environment: Literal["development", "production"] = "development"
+    """`production` refuses faults on purpose, however they are asked for."""
+    faults: tuple[FaultRule, ...] = ()
+    """Faults on purpose, for rehearsals: each a `stage` and a `kind`, and where needed `rate`, `times`, `ms`, `seed`,
+    `layer`. Refused where `environment` is `production`."""
     state_dir: Path | None = None
     """Folder for logs, embedded servers' data and SQLite files; set by `stagemesh up`."""
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
@@ -114,6 +121,8 @@ class MeshConfig(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> MeshConfig:
+        if self.faults and self.environment == "production":
+            raise KeyProblem(("faults",), "are refused where `environment` is `production`")
         models = {DEFAULT_MODEL: BUILTIN, **self.models}
         serve = self.serve or {self.default_model: 1}
         for owner, name in (

@@ -23,6 +23,8 @@ class RetryPolicy:
     max_attempts: int = 3
     first_backoff_s: float = 0.05
     max_backoff_s: float = 1.0
+    max_faults: int = 0
+    """How many faults of the callee (INTERNAL) are answered with a repeat, perhaps at another replica."""
 
     def backoff_s(self, attempt: int) -> float:
         """Pause after failed attempt number `attempt` (from 1): exponential with full jitter."""
@@ -37,14 +39,16 @@ async def call_with_retries(
     Only for calls that are idempotent. Raises the last grpc.RpcError, or DeadlineExceeded when no
     time is left to begin.
     """
-    attempt = 0
+    attempt = num_faults = 0
     while True:
         attempt += 1
         try:
             return await call(deadline.budget_s(attempt_s)), attempt
         except grpc.RpcError as error:
+            num_faults += error.code() is grpc.StatusCode.INTERNAL
+            is_fault = error.code() is grpc.StatusCode.INTERNAL and num_faults <= policy.max_faults
             timed_out_early = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and attempt_s is not None
-            if attempt >= policy.max_attempts or not (error.code() in RETRYABLE or timed_out_early):
+            if attempt >= policy.max_attempts or not (error.code() in RETRYABLE or timed_out_early or is_fault):
                 raise
             pause_s = policy.backoff_s(attempt)
             if pause_s >= deadline.remaining_s():

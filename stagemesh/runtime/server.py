@@ -11,7 +11,10 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from stagemesh.api.faults.v1 import faults_pb2_grpc
 from stagemesh.runtime.config import ConfigError
+from stagemesh.runtime.faults.board import board
+from stagemesh.runtime.faults.servicer import FaultsServicer
 from stagemesh.runtime.interceptors import CallInterceptor
 from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.runtime.telemetry import get_logger
@@ -57,6 +60,10 @@ def build_server(
     token = "" if public else config.mesh_token.get_secret_value()
     server = grpc.aio.server(interceptors=[CallInterceptor(token)], options=server_options(config.max_message_bytes))
     service.register(server)
+    if board.is_allowed:
+        faults_pb2_grpc.add_FaultsServiceServicer_to_server(
+            FaultsServicer(board, config.mesh_token.get_secret_value()), server
+        )
     servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     reflection.enable_server_reflection([*service.service_names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from services.gateway.config import GatewayConfig
+from services.gateway.fault_header import bind_faults
 from services.gateway.http.body import read_object
 from services.gateway.http.boundary import Json
 from services.gateway.http.caller import Caller, read_caller
@@ -28,6 +29,7 @@ from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime import context
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import DeadlineExceeded
+from stagemesh.runtime.faults import HEADER as FAULT_KEY
 
 LATE_S = 2.0
 """How much later than its deadline a request may end by itself, as EXPIRED, before it is given up here."""
@@ -50,6 +52,7 @@ class Generation:
         caller = read_caller(request.headers, self._config.max_timeout_s)
         context.request_id.set(caller.request_id)
         context.traceparent.set(context.child_traceparent(caller.traceparent))
+        bind_faults(request.headers.get(FAULT_KEY, ""), request.client.host if request.client else "")
         tenant = await self._gateway.authenticate(caller.api_key, caller.tenant_header)
         context.tenant_id.set(tenant.tenant_id)
         with self._gate.entered():

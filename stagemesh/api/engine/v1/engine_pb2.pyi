@@ -37,6 +37,7 @@ class Submit(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     KV_FIELD_NUMBER: _builtins.int
     TTFT_TARGET_MS_FIELD_NUMBER: _builtins.int
+    FAULTS_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     """Idempotency key: tenant and request ID, with "/i" behind them for choice i > 0."""
     tenant_id: _builtins.str
@@ -46,6 +47,8 @@ class Submit(_message.Message):
     """Unix time in microseconds; 0 for none."""
     ttft_target_ms: _builtins.int
     """What its first token should take; 0: what the engine aims at for prompts of this length."""
+    faults: _builtins.str
+    """Faults on purpose in this sequence's steps, as the header x-stagemesh-fault says them; nearly always empty."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -85,10 +88,11 @@ class Submit(_message.Message):
         policy: _common_pb2.Policy | None = ...,
         kv: _common_pb2.KvLease | None = ...,
         ttft_target_ms: _builtins.int = ...,
+        faults: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "kv", b"kv", "model", b"model", "policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_salt", b"cache_salt", "constraint", b"constraint", "deadline_unix_us", b"deadline_unix_us", "delivered_token_ids", b"delivered_token_ids", "kv", b"kv", "model", b"model", "policy", b"policy", "sampling", b"sampling", "sequence_id", b"sequence_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids", "ttft_target_ms", b"ttft_target_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_salt", b"cache_salt", "constraint", b"constraint", "deadline_unix_us", b"deadline_unix_us", "delivered_token_ids", b"delivered_token_ids", "faults", b"faults", "kv", b"kv", "model", b"model", "policy", b"policy", "sampling", b"sampling", "sequence_id", b"sequence_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids", "ttft_target_ms", b"ttft_target_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -295,6 +299,7 @@ class SequenceDelta(_message.Message):
     LOGPROBS_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     FINISH_FIELD_NUMBER: _builtins.int
+    DEGRADED_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     first_index: _builtins.int
     """Output position of the first of token_ids, counted from 0."""
@@ -308,6 +313,10 @@ class SequenceDelta(_message.Message):
     def queue(self) -> Global___QueueState: ...
     @_builtins.property
     def finish(self) -> Global___Finish: ...
+    @_builtins.property
+    def degraded(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.StageReport]:
+        """Stages of its steps that were healed by a fallback since the last delta; they stand in the finish as well."""
+
     def __init__(
         self,
         *,
@@ -317,10 +326,11 @@ class SequenceDelta(_message.Message):
         logprobs: _abc.Iterable[_common_pb2.TokenLogprobs] | None = ...,
         queue: Global___QueueState | None = ...,
         finish: Global___Finish | None = ...,
+        degraded: _abc.Iterable[_common_pb2.StageReport] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finish", b"finish", "queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finish", b"finish", "first_index", b"first_index", "logprobs", b"logprobs", "queue", b"queue", "sequence_id", b"sequence_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["degraded", b"degraded", "finish", b"finish", "first_index", b"first_index", "logprobs", b"logprobs", "queue", b"queue", "sequence_id", b"sequence_id", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

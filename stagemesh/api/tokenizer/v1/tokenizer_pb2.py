@@ -25,47 +25,47 @@ _sym_db = _symbol_database.Default()
 from stagemesh.api.common.v1 import common_pb2 as stagemesh_dot_api_dot_common_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*stagemesh/api/tokenizer/v1/tokenizer.proto\x12\x1astagemesh.api.tokenizer.v1\x1a$stagemesh/api/common/v1/common.proto\"T\n\x07History\x12\x36\n\x08messages\x18\x01 \x03(\x0b\x32$.stagemesh.api.common.v1.ChatMessage\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"\x80\x02\n\x0ePrepareRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x35\n\x04\x63hat\x18\x02 \x01(\x0b\x32%.stagemesh.api.common.v1.ChatMessagesH\x00\x12\x10\n\x06prompt\x18\x03 \x01(\tH\x00\x12\x34\n\x07history\x18\x04 \x01(\x0b\x32#.stagemesh.api.tokenizer.v1.History\x12\x19\n\x11max_prompt_tokens\x18\x05 \x01(\r\x12<\n\x08overflow\x18\x06 \x01(\x0e\x32*.stagemesh.api.tokenizer.v1.OverflowPolicyB\x07\n\x05input\"\xfc\x01\n\x0fPrepareResponse\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x16\n\x0etokenizer_hash\x18\x02 \x01(\t\x12\x15\n\rtemplate_hash\x18\x03 \x01(\t\x12=\n\x0clength_class\x18\x04 \x01(\x0e\x32\'.stagemesh.api.tokenizer.v1.LengthClass\x12\x16\n\x0esession_tokens\x18\x06 \x01(\r\x12\x14\n\x0c\x63ut_messages\x18\x07 \x01(\r\x12\x13\n\x0btemplate_us\x18\x08 \x01(\x04\x12\x11\n\tencode_us\x18\t \x01(\x04\x12\x12\n\nanalyze_us\x18\r \x01(\x04\"I\n\rEncodeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\r\n\x05texts\x18\x02 \x03(\t\x12\x1a\n\x12\x61\x64\x64_special_tokens\x18\x03 \x01(\x08\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\r\"G\n\x0e\x45ncodeResponse\x12\x35\n\x07results\x18\x01 \x03(\x0b\x32$.stagemesh.api.tokenizer.v1.TokenIds\"t\n\rDecodeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x37\n\tsequences\x18\x02 \x03(\x0b\x32$.stagemesh.api.tokenizer.v1.TokenIds\x12\x1b\n\x13keep_special_tokens\x18\x03 \x01(\x08\"\x1f\n\x0e\x44\x65\x63odeResponse\x12\r\n\x05texts\x18\x01 \x03(\t\"p\n\x0f\x44\x65tokenizeChunk\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x08\x12\x1b\n\x13keep_special_tokens\x18\x05 \x01(\x08\"P\n\x11\x44\x65tokenizeRequest\x12;\n\x06\x63hunks\x18\x01 \x03(\x0b\x32+.stagemesh.api.tokenizer.v1.DetokenizeChunk\"\x88\x01\n\x0f\x44\x65tokenizedText\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x12\n\nnum_tokens\x18\x03 \x01(\r\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x08\x12\x33\n\x05\x65rror\x18\x05 \x01(\x0b\x32$.stagemesh.api.common.v1.ErrorDetail\"P\n\x12\x44\x65tokenizeResponse\x12:\n\x05texts\x18\x01 \x03(\x0b\x32+.stagemesh.api.tokenizer.v1.DetokenizedText\" \n\x0f\x44\x65scribeRequest\x12\r\n\x05model\x18\x01 \x01(\t\"(\n\x0cSpecialToken\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\"\xe6\x01\n\x10\x44\x65scribeResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\nvocab_size\x18\x02 \x01(\r\x12\x16\n\x0etokenizer_hash\x18\x03 \x01(\t\x12\x15\n\rtemplate_hash\x18\x04 \x01(\t\x12@\n\x0especial_tokens\x18\x05 \x03(\x0b\x32(.stagemesh.api.tokenizer.v1.SpecialToken\x12\x15\n\reos_token_ids\x18\x06 \x03(\r\x12\x0f\n\x07library\x18\x07 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x08 \x01(\r*n\n\x0eOverflowPolicy\x12\x1f\n\x1bOVERFLOW_POLICY_UNSPECIFIED\x10\x00\x12\x1a\n\x16OVERFLOW_POLICY_REJECT\x10\x01\x12\x1f\n\x1bOVERFLOW_POLICY_KEEP_RECENT\x10\x02*\x8a\x01\n\x0bLengthClass\x12\x1c\n\x18LENGTH_CLASS_UNSPECIFIED\x10\x00\x12\x16\n\x12LENGTH_CLASS_SHORT\x10\x01\x12\x17\n\x13LENGTH_CLASS_MEDIUM\x10\x02\x12\x15\n\x11LENGTH_CLASS_LONG\x10\x03\x12\x15\n\x11LENGTH_CLASS_HUGE\x10\x04\x32\x90\x04\n\x10TokenizerService\x12\x62\n\x07Prepare\x12*.stagemesh.api.tokenizer.v1.PrepareRequest\x1a+.stagemesh.api.tokenizer.v1.PrepareResponse\x12_\n\x06\x45ncode\x12).stagemesh.api.tokenizer.v1.EncodeRequest\x1a*.stagemesh.api.tokenizer.v1.EncodeResponse\x12_\n\x06\x44\x65\x63ode\x12).stagemesh.api.tokenizer.v1.DecodeRequest\x1a*.stagemesh.api.tokenizer.v1.DecodeResponse\x12o\n\nDetokenize\x12-.stagemesh.api.tokenizer.v1.DetokenizeRequest\x1a..stagemesh.api.tokenizer.v1.DetokenizeResponse(\x01\x30\x01\x12\x65\n\x08\x44\x65scribe\x12+.stagemesh.api.tokenizer.v1.DescribeRequest\x1a,.stagemesh.api.tokenizer.v1.DescribeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*stagemesh/api/tokenizer/v1/tokenizer.proto\x12\x1astagemesh.api.tokenizer.v1\x1a$stagemesh/api/common/v1/common.proto\"T\n\x07History\x12\x36\n\x08messages\x18\x01 \x03(\x0b\x32$.stagemesh.api.common.v1.ChatMessage\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"\x80\x02\n\x0ePrepareRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x35\n\x04\x63hat\x18\x02 \x01(\x0b\x32%.stagemesh.api.common.v1.ChatMessagesH\x00\x12\x10\n\x06prompt\x18\x03 \x01(\tH\x00\x12\x34\n\x07history\x18\x04 \x01(\x0b\x32#.stagemesh.api.tokenizer.v1.History\x12\x19\n\x11max_prompt_tokens\x18\x05 \x01(\r\x12<\n\x08overflow\x18\x06 \x01(\x0e\x32*.stagemesh.api.tokenizer.v1.OverflowPolicyB\x07\n\x05input\"\x95\x02\n\x0fPrepareResponse\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x16\n\x0etokenizer_hash\x18\x02 \x01(\t\x12\x15\n\rtemplate_hash\x18\x03 \x01(\t\x12=\n\x0clength_class\x18\x04 \x01(\x0e\x32\'.stagemesh.api.tokenizer.v1.LengthClass\x12\x16\n\x0esession_tokens\x18\x06 \x01(\r\x12\x14\n\x0c\x63ut_messages\x18\x07 \x01(\r\x12\x13\n\x0btemplate_us\x18\x08 \x01(\x04\x12\x11\n\tencode_us\x18\t \x01(\x04\x12\x12\n\nanalyze_us\x18\r \x01(\x04\x12\x17\n\x0f\x61nalyze_problem\x18\x0e \x01(\t\"I\n\rEncodeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\r\n\x05texts\x18\x02 \x03(\t\x12\x1a\n\x12\x61\x64\x64_special_tokens\x18\x03 \x01(\x08\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\r\"G\n\x0e\x45ncodeResponse\x12\x35\n\x07results\x18\x01 \x03(\x0b\x32$.stagemesh.api.tokenizer.v1.TokenIds\"t\n\rDecodeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x37\n\tsequences\x18\x02 \x03(\x0b\x32$.stagemesh.api.tokenizer.v1.TokenIds\x12\x1b\n\x13keep_special_tokens\x18\x03 \x01(\x08\"\x1f\n\x0e\x44\x65\x63odeResponse\x12\r\n\x05texts\x18\x01 \x03(\t\"\x80\x01\n\x0f\x44\x65tokenizeChunk\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x08\x12\x1b\n\x13keep_special_tokens\x18\x05 \x01(\x08\x12\x0e\n\x06\x66\x61ults\x18\x06 \x01(\t\"P\n\x11\x44\x65tokenizeRequest\x12;\n\x06\x63hunks\x18\x01 \x03(\x0b\x32+.stagemesh.api.tokenizer.v1.DetokenizeChunk\"\x88\x01\n\x0f\x44\x65tokenizedText\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x12\n\nnum_tokens\x18\x03 \x01(\r\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x08\x12\x33\n\x05\x65rror\x18\x05 \x01(\x0b\x32$.stagemesh.api.common.v1.ErrorDetail\"P\n\x12\x44\x65tokenizeResponse\x12:\n\x05texts\x18\x01 \x03(\x0b\x32+.stagemesh.api.tokenizer.v1.DetokenizedText\" \n\x0f\x44\x65scribeRequest\x12\r\n\x05model\x18\x01 \x01(\t\"(\n\x0cSpecialToken\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\"\xe6\x01\n\x10\x44\x65scribeResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\nvocab_size\x18\x02 \x01(\r\x12\x16\n\x0etokenizer_hash\x18\x03 \x01(\t\x12\x15\n\rtemplate_hash\x18\x04 \x01(\t\x12@\n\x0especial_tokens\x18\x05 \x03(\x0b\x32(.stagemesh.api.tokenizer.v1.SpecialToken\x12\x15\n\reos_token_ids\x18\x06 \x03(\r\x12\x0f\n\x07library\x18\x07 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x08 \x01(\r*n\n\x0eOverflowPolicy\x12\x1f\n\x1bOVERFLOW_POLICY_UNSPECIFIED\x10\x00\x12\x1a\n\x16OVERFLOW_POLICY_REJECT\x10\x01\x12\x1f\n\x1bOVERFLOW_POLICY_KEEP_RECENT\x10\x02*\x8a\x01\n\x0bLengthClass\x12\x1c\n\x18LENGTH_CLASS_UNSPECIFIED\x10\x00\x12\x16\n\x12LENGTH_CLASS_SHORT\x10\x01\x12\x17\n\x13LENGTH_CLASS_MEDIUM\x10\x02\x12\x15\n\x11LENGTH_CLASS_LONG\x10\x03\x12\x15\n\x11LENGTH_CLASS_HUGE\x10\x04\x32\x90\x04\n\x10TokenizerService\x12\x62\n\x07Prepare\x12*.stagemesh.api.tokenizer.v1.PrepareRequest\x1a+.stagemesh.api.tokenizer.v1.PrepareResponse\x12_\n\x06\x45ncode\x12).stagemesh.api.tokenizer.v1.EncodeRequest\x1a*.stagemesh.api.tokenizer.v1.EncodeResponse\x12_\n\x06\x44\x65\x63ode\x12).stagemesh.api.tokenizer.v1.DecodeRequest\x1a*.stagemesh.api.tokenizer.v1.DecodeResponse\x12o\n\nDetokenize\x12-.stagemesh.api.tokenizer.v1.DetokenizeRequest\x1a..stagemesh.api.tokenizer.v1.DetokenizeResponse(\x01\x30\x01\x12\x65\n\x08\x44\x65scribe\x12+.stagemesh.api.tokenizer.v1.DescribeRequest\x1a,.stagemesh.api.tokenizer.v1.DescribeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stagemesh.api.tokenizer.v1.tokenizer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OVERFLOWPOLICY']._serialized_start=1762
-  _globals['_OVERFLOWPOLICY']._serialized_end=1872
-  _globals['_LENGTHCLASS']._serialized_start=1875
-  _globals['_LENGTHCLASS']._serialized_end=2013
+  _globals['_OVERFLOWPOLICY']._serialized_start=1804
+  _globals['_OVERFLOWPOLICY']._serialized_end=1914
+  _globals['_LENGTHCLASS']._serialized_start=1917
+  _globals['_LENGTHCLASS']._serialized_end=2055
   _globals['_HISTORY']._serialized_start=112
   _globals['_HISTORY']._serialized_end=196
   _globals['_PREPAREREQUEST']._serialized_start=199
   _globals['_PREPAREREQUEST']._serialized_end=455
   _globals['_PREPARERESPONSE']._serialized_start=458
-  _globals['_PREPARERESPONSE']._serialized_end=710
-  _globals['_ENCODEREQUEST']._serialized_start=712
-  _globals['_ENCODEREQUEST']._serialized_end=785
-  _globals['_TOKENIDS']._serialized_start=787
-  _globals['_TOKENIDS']._serialized_end=810
-  _globals['_ENCODERESPONSE']._serialized_start=812
-  _globals['_ENCODERESPONSE']._serialized_end=883
-  _globals['_DECODEREQUEST']._serialized_start=885
-  _globals['_DECODEREQUEST']._serialized_end=1001
-  _globals['_DECODERESPONSE']._serialized_start=1003
-  _globals['_DECODERESPONSE']._serialized_end=1034
-  _globals['_DETOKENIZECHUNK']._serialized_start=1036
-  _globals['_DETOKENIZECHUNK']._serialized_end=1148
-  _globals['_DETOKENIZEREQUEST']._serialized_start=1150
-  _globals['_DETOKENIZEREQUEST']._serialized_end=1230
-  _globals['_DETOKENIZEDTEXT']._serialized_start=1233
-  _globals['_DETOKENIZEDTEXT']._serialized_end=1369
-  _globals['_DETOKENIZERESPONSE']._serialized_start=1371
-  _globals['_DETOKENIZERESPONSE']._serialized_end=1451
-  _globals['_DESCRIBEREQUEST']._serialized_start=1453
-  _globals['_DESCRIBEREQUEST']._serialized_end=1485
-  _globals['_SPECIALTOKEN']._serialized_start=1487
-  _globals['_SPECIALTOKEN']._serialized_end=1527
-  _globals['_DESCRIBERESPONSE']._serialized_start=1530
-  _globals['_DESCRIBERESPONSE']._serialized_end=1760
-  _globals['_TOKENIZERSERVICE']._serialized_start=2016
-  _globals['_TOKENIZERSERVICE']._serialized_end=2544
+  _globals['_PREPARERESPONSE']._serialized_end=735
+  _globals['_ENCODEREQUEST']._serialized_start=737
+  _globals['_ENCODEREQUEST']._serialized_end=810
+  _globals['_TOKENIDS']._serialized_start=812
+  _globals['_TOKENIDS']._serialized_end=835
+  _globals['_ENCODERESPONSE']._serialized_start=837
+  _globals['_ENCODERESPONSE']._serialized_end=908
+  _globals['_DECODEREQUEST']._serialized_start=910
+  _globals['_DECODEREQUEST']._serialized_end=1026
+  _globals['_DECODERESPONSE']._serialized_start=1028
+  _globals['_DECODERESPONSE']._serialized_end=1059
+  _globals['_DETOKENIZECHUNK']._serialized_start=1062
+  _globals['_DETOKENIZECHUNK']._serialized_end=1190
+  _globals['_DETOKENIZEREQUEST']._serialized_start=1192
+  _globals['_DETOKENIZEREQUEST']._serialized_end=1272
+  _globals['_DETOKENIZEDTEXT']._serialized_start=1275
+  _globals['_DETOKENIZEDTEXT']._serialized_end=1411
+  _globals['_DETOKENIZERESPONSE']._serialized_start=1413
+  _globals['_DETOKENIZERESPONSE']._serialized_end=1493
+  _globals['_DESCRIBEREQUEST']._serialized_start=1495
+  _globals['_DESCRIBEREQUEST']._serialized_end=1527
+  _globals['_SPECIALTOKEN']._serialized_start=1529
+  _globals['_SPECIALTOKEN']._serialized_end=1569
+  _globals['_DESCRIBERESPONSE']._serialized_start=1572
+  _globals['_DESCRIBERESPONSE']._serialized_end=1802
+  _globals['_TOKENIZERSERVICE']._serialized_start=2058
+  _globals['_TOKENIZERSERVICE']._serialized_end=2586
 # @@protoc_insertion_point(module_scope)

@@ -148,6 +148,7 @@ class PrepareResponse(_message.Message):
     TEMPLATE_US_FIELD_NUMBER: _builtins.int
     ENCODE_US_FIELD_NUMBER: _builtins.int
     ANALYZE_US_FIELD_NUMBER: _builtins.int
+    ANALYZE_PROBLEM_FIELD_NUMBER: _builtins.int
     tokenizer_hash: _builtins.str
     template_hash: _builtins.str
     length_class: Global___LengthClass.ValueType
@@ -158,6 +159,8 @@ class PrepareResponse(_message.Message):
     template_us: _builtins.int
     encode_us: _builtins.int
     analyze_us: _builtins.int
+    analyze_problem: _builtins.str
+    """Why there is no analysis, nor a length_class, as a stable reason; empty where there is one."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -172,10 +175,11 @@ class PrepareResponse(_message.Message):
         template_us: _builtins.int = ...,
         encode_us: _builtins.int = ...,
         analyze_us: _builtins.int = ...,
+        analyze_problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["analyze_us", b"analyze_us", "cut_messages", b"cut_messages", "encode_us", b"encode_us", "length_class", b"length_class", "session_tokens", b"session_tokens", "template_hash", b"template_hash", "template_us", b"template_us", "token_ids", b"token_ids", "tokenizer_hash", b"tokenizer_hash"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["analyze_problem", b"analyze_problem", "analyze_us", b"analyze_us", "cut_messages", b"cut_messages", "encode_us", b"encode_us", "length_class", b"length_class", "session_tokens", b"session_tokens", "template_hash", b"template_hash", "template_us", b"template_us", "token_ids", b"token_ids", "tokenizer_hash", b"tokenizer_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -304,11 +308,14 @@ class DetokenizeChunk(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
     KEEP_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
+    FAULTS_FIELD_NUMBER: _builtins.int
     stream_id: _builtins.str
     model: _builtins.str
     end: _builtins.bool
     """Last chunk: what is pending is flushed (an incomplete character as U+FFFD) and the stream forgotten."""
     keep_special_tokens: _builtins.bool
+    faults: _builtins.str
+    """Faults on purpose with this chunk, as the header x-stagemesh-fault says them; nearly always empty."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -319,10 +326,11 @@ class DetokenizeChunk(_message.Message):
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         end: _builtins.bool = ...,
         keep_special_tokens: _builtins.bool = ...,
+        faults: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "keep_special_tokens", b"keep_special_tokens", "model", b"model", "stream_id", b"stream_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "faults", b"faults", "keep_special_tokens", b"keep_special_tokens", "model", b"model", "stream_id", b"stream_id", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
