@@ -16,10 +16,14 @@ WeightFormat = Literal["int4", "int8", "bf16"]
 class ConstraintConfig(Section):
     """Bounds of grammars, so that a hostile schema cannot hold up others."""
 
-    max_source_bytes: PositiveInt = 65_536
+    max_source_bytes: PositiveInt = 262_144
     """Length of a schema, regular expression, grammar or list of choices."""
-    compile_timeout_s: float = Field(default=5.0, gt=0)
-    """A grammar that is not ready by then is refused."""
+    compile_timeout_s: float = Field(default=1.0, gt=0)
+    """A grammar that cannot be built within this time, in a process of its own, is refused."""
+    compile_memory_mb: int = Field(default=1_024, ge=256)
+    """Address space of such a process; a grammar that needs more is refused."""
+    compilers: int = Field(default=2, ge=1, le=16)
+    """Such processes, and threads that build what passed there. One tenant never has all of them."""
     max_cached_grammars: PositiveInt = 128
     """Compiled grammars that are kept for the next request with the same text."""
     max_lexer_states: PositiveInt = 50_000

@@ -22,11 +22,11 @@ from stagemesh.validation.refusal import Refusal
 
 class ConstraintCompiler:
     def __init__(self, tokenizer: TokenizerFile, vocab_size: int, config: ConstraintConfig) -> None:
-        """`vocab_size` is the model's; building takes 0.1 to 0.5 s."""
+        """`vocab_size`: of the model or the tokenizer, whichever is more. Building takes 0.1 to 0.5 s."""
         self._config = config
         self._builder = GrammarBuilder(
             tokenizer.json,
-            max(vocab_size, tokenizer.vocab_size),
+            vocab_size,
             tokenizer.eos_token_ids,
             GrammarLimits(max_lexer_states=config.max_lexer_states, max_grammar_symbols=config.max_grammar_symbols),
         )

@@ -17,6 +17,7 @@ from services.engine.constraint_compiler import ConstraintCompiler
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.core_thread import Copied, CoreThread, Loaded, Stop
 from services.engine.ending import Ending
+from services.engine.grammar_trials import GrammarTrials
 from services.engine.kernels.native.page_io import PageIo
 from services.engine.kv.make_stored_kv import prefetch_job, stored_kv_maker
 from services.engine.make_drafting import make_drafting
@@ -146,7 +147,8 @@ class Engine:
             max_output_tokens=config.max_output_tokens,
             jumps_ahead=config.constraint.jumps_ahead,
         )
-        compiler = ConstraintCompiler(model.tokenizer, model.config.vocab_size, config.constraint)
+        num_tokens = max(model.config.vocab_size, model.tokenizer.vocab_size)
+        compiler = ConstraintCompiler(model.tokenizer, num_tokens, config.constraint)
         self.adapters = AdapterStore(model.adapter_slots, model.config, model.identity, config.adapters)
         self.adapters.load_configured()
         self._factory = SequenceFactory(
@@ -155,7 +157,8 @@ class Engine:
             vocabulary,
             self._limits,
             compiler,
-            config.constraint.compile_timeout_s,
+            GrammarTrials(model.tokenizer, num_tokens, config.constraint),
+            config.constraint.compilers,
             self.adapters,
         )
         _warm_up(self.core, model.config)
@@ -204,6 +207,10 @@ class Engine:
         self.registry.note_change()
         return await self.adapters.wait_freed(retired, timeout_s)
 
+    async def warm_up(self) -> None:
+        """Start what the first constraint would have to wait for."""
+        await self._factory.warm_up()
+
     def prefetch(self, prefetch: engine_pb2.Prefetch) -> None:
         """Have stored pages brought near. Never an error: what is not near when it is wanted is loaded then."""
         if self.core.stored is not None and (job := prefetch_job(prefetch, self.model.identity)) is not None:
@@ -217,6 +224,7 @@ class Engine:
         if self.core.stored is not None and not await asyncio.to_thread(self.core.stored.close):
             log.warning("pages that were to be stored are lost")
         await self.registry.wait_idle(1.0)
+        await self._factory.stop()
 
     def close(self) -> None:
         self.registry.close()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from services.engine.adapter_store import AdapterStore
-from services.engine.constraint import invalid_constraint
 from services.engine.constraint_compiler import ConstraintCompiler
 from services.engine.ending import Ending
+from services.engine.grammar_trials import GrammarTrials
 from services.engine.modes import HeldModes
 from services.engine.request import (
     ComputedBy,
@@ -23,8 +27,13 @@ from services.engine.sequence import Sequence
 from services.engine.vocabulary import Vocabulary
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
+from stagemesh.runtime.errors import Exhausted
+from stagemesh.validation.fair_slots import FairSlots
+from stagemesh.validation.messages import constraint_of
 
-NUM_COMPILERS = 2
+BUILD_TIMEOUT_S = 10.0
+"""What passed its trial is built in a thread; it takes about as long as there, but may wait for others."""
+NICENESS = 10
 
 
 class SequenceFactory:
@@ -35,7 +44,8 @@ class SequenceFactory:
         vocabulary: Vocabulary,
         limits: RequestLimits,
         compiler: ConstraintCompiler,
-        compile_timeout_s: float,
+        trials: GrammarTrials,
+        num_compilers: int,
         adapters: AdapterStore,
     ) -> None:
         self._identity = identity
@@ -43,9 +53,12 @@ class SequenceFactory:
         self._vocabulary = vocabulary
         self._limits = limits
         self._compiler = compiler
-        self._compile_timeout_s = compile_timeout_s
+        self._trials = trials
         self._adapters = adapters
-        self._executor = ThreadPoolExecutor(NUM_COMPILERS, thread_name_prefix="engine-grammar")
+        self._slots = FairSlots(num_compilers)
+        self._executor = ThreadPoolExecutor(
+            num_compilers, thread_name_prefix="engine-grammar", initializer=give_way_to_steps
+        )
 
     def check(self, submit: engine_pb2.Submit) -> SamplingParams:
         """Everything that can be checked at once. Raises InvalidRequest or Precondition."""
@@ -56,17 +69,22 @@ class SequenceFactory:
         return params
 
     async def build(self, submit: engine_pb2.Submit, params: SamplingParams) -> tuple[Sequence, Ending | None]:
-        """The sequence, and its ending if the delivered tokens complete it. Raises InvalidRequest."""
+        """The sequence, and its ending if the delivered tokens complete it.
+
+        Raises InvalidRequest, or Exhausted or Unavailable where a constraint cannot be compiled at present.
+        """
         by = self.computed_by(submit.policy, submit.model)
         if not submit.HasField("constraint") and not submit.delivered_token_ids:
             return build_sequence(submit, params, None, self._vocabulary, self._limits, by)
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._executor, self._compile_and_build, submit, params, by)
+        if submit.HasField("constraint"):
+            await self._trials.check(constraint_of(submit.constraint), submit.tenant_id)
         try:
-            async with asyncio.timeout(self._compile_timeout_s):
-                return await work
+            async with asyncio.timeout(BUILD_TIMEOUT_S), self._slots.held(submit.tenant_id or "-"):
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._executor, self._compile_and_build, submit, params, by)
         except TimeoutError:
-            raise invalid_constraint(f"it was not ready within {self._compile_timeout_s:g} s; simplify it") from None
+            message = "the engine is busy with other constraints; try again"
+            raise Exhausted("VALIDATION_BUSY", message, retry_after_ms=1_000) from None
 
     def computed_by(self, policy: common_pb2.Policy, expected: common_pb2.ModelIdentity) -> ComputedBy:
         """What computes a request.
@@ -90,6 +108,14 @@ class SequenceFactory:
             identity.adapter_revision = by.adapter.revision
         return identity
 
+    async def warm_up(self) -> None:
+        """Start the processes that try out constraints."""
+        await self._trials.warm_up()
+
+    async def stop(self) -> None:
+        """End the processes that try out constraints."""
+        await self._trials.close()
+
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
@@ -100,3 +126,10 @@ class SequenceFactory:
         if submit.HasField("constraint"):
             constraint = self._compiler.compile(submit.constraint, max_output_tokens(submit, params, self._limits))
         return build_sequence(submit, params, constraint, self._vocabulary, self._limits, by)
+
+
+def give_way_to_steps() -> None:
+    """Lower the priority of the calling thread, where the system has one for each thread."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -26,6 +26,7 @@ class EngineService:
         self._config = config
         self._mesh = mesh
         self._servicer = EngineServicer(mesh.drain_grace_s)
+        self._warming: asyncio.Task[None] | None = None
 
     def register(self, server: grpc.aio.Server) -> None:
         engine_pb2_grpc.add_EngineServiceServicer_to_server(self._servicer, server)
@@ -35,12 +36,16 @@ class EngineService:
         engine = await asyncio.to_thread(self._load)
         engine.start()
         self._servicer.engine = engine
+        self._warming = asyncio.create_task(engine.warm_up())
 
     async def drain(self, grace_s: float) -> None:
         """Let running sequences end; what is left ends with ABORT and ENGINE_STOPPING, to be continued elsewhere."""
         if (engine := self._servicer.engine) is None:
             return
         engine.registry.drain()
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.gather(self._warming, return_exceptions=True)
         if remaining := await engine.registry.wait_idle(grace_s):
             log.warning("sequences handed back unfinished", remaining=remaining)
         await engine.stop(Unavailable("ENGINE_STOPPING", "the engine stops; another can continue the sequence"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from stagemesh.validation.grammar import compile_grammar, compile_regex, mismatch
 from stagemesh.validation.limits import Limits
-from stagemesh.validation.refusal import Refusal
+from stagemesh.validation.refusal import TOO_LARGE, Refusal
 from stagemesh.validation.schema import Retriever, compile_schema
 from stagemesh.validation.sentences import listed, quoted, type_of
 from stagemesh.validation.verdict import Issue
@@ -78,7 +78,7 @@ def _check_choices(choices: tuple[str, ...], limits: Limits) -> None:
         raise Refusal("INVALID_CHOICE", "give at least one value, none of them empty", field="constraint.choice")
     if sum(len(choice.encode()) for choice in choices) > limits.max_constraint_bytes:
         message = f"the values may have {limits.max_constraint_bytes} bytes together"
-        raise Refusal("INVALID_CHOICE", message, field="constraint.choice")
+        raise Refusal(TOO_LARGE, message, field="constraint.choice")
 
 
 def _choice_issues(choices: tuple[str, ...], text: str) -> list[Issue]:

@@ -11,7 +11,7 @@ from functools import cache
 from llguidance import LLMatcher, LLTokenizer
 
 from stagemesh.validation.limits import Limits
-from stagemesh.validation.refusal import Refusal
+from stagemesh.validation.refusal import TOO_LARGE, Refusal
 
 
 def compile_regex(pattern: str, limits: Limits) -> LLMatcher:
@@ -47,7 +47,7 @@ def _compile(grammar: str, source: str, reason: str, field: str, limits: Limits)
         raise Refusal(reason, "it is empty", field=field)
     if len(source.encode()) > limits.max_constraint_bytes:
         message = f"it has {len(source.encode())} bytes; {limits.max_constraint_bytes} are allowed"
-        raise Refusal(reason, message, field=field)
+        raise Refusal(TOO_LARGE, message, field=field)
     matcher = LLMatcher(_bytes_as_tokens(), grammar, log_level=0)
     if not matcher.is_error():
         matcher.compute_bitmask()  # builds the lexer, so that what explodes does so here

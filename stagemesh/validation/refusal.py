@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+TOO_LARGE = "CONSTRAINT_TOO_LARGE"
+"""The reason where a constraint is not even looked at."""
+
 
 class Refusal(Exception):
     """The constraint, the anchors or the size of the text are unusable; says why and where."""

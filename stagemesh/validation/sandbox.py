@@ -11,11 +11,13 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stagemesh.runtime.errors import Exhausted, InvalidRequest, Unavailable
 from stagemesh.runtime.telemetry import get_logger
+from stagemesh.validation.fair_slots import FairSlots
 from stagemesh.validation.sandbox_child import HEADER, encode
 
 log = get_logger(__name__)
@@ -72,11 +74,12 @@ class _Child:
 class Sandbox:
     """Runs the handlers of `module` (see `sandbox_child.serve`) in children. Used from one event loop."""
 
-    def __init__(self, module: str, config: SandboxConfig) -> None:
-        self._module = module
+    def __init__(self, module: str, config: SandboxConfig, arguments: Sequence[str] = ()) -> None:
+        """The module is run with the bound of its memory in bytes and `arguments`."""
+        self._module, self._arguments = module, arguments
         self._config = config
         self._idle: list[_Child | None] = [None] * config.num_workers  # None: to be started
-        self._slots = asyncio.Semaphore(config.num_workers)
+        self._slots = FairSlots(config.num_workers)
         self._num_waiting = 0
         self._calls: set[asyncio.Task[Any]] = set()
 
@@ -86,7 +89,8 @@ class Sandbox:
 
     async def _warm_up_one(self) -> None:
         """In a slot of its own, as a call is: calls may come meanwhile."""
-        async with self._slots:
+        await self._slots.acquire()
+        try:
             if None not in self._idle:
                 return
             self._idle.remove(None)
@@ -95,9 +99,13 @@ class Sandbox:
                 child = await self._start()
             finally:
                 self._idle.append(child)
+        finally:
+            self._slots.release()
 
-    async def call(self, name: str, argument: Any, timeout_s: float) -> Any:
+    async def call(self, name: str, argument: Any, timeout_s: float, lane: str = "") -> Any:
         """The result of a handler. The time counts from when a child is free; waiting for one is within it once more.
+
+        Those who wait are served in turn by `lane`, and a named lane never has all children.
 
         Raises InvalidRequest for the handler's Refusal, LimitExceeded, Exhausted when too many wait, Unavailable when
         no child can be started, and Fault.
@@ -107,13 +115,13 @@ class Sandbox:
         self._num_waiting += 1
         try:
             async with asyncio.timeout(timeout_s):
-                await self._slots.acquire()
+                await self._slots.acquire(lane)
         except TimeoutError:
             raise _busy() from None
         finally:
             self._num_waiting -= 1
         # A caller that gives up does not cost the child: the call ends by itself, within its time.
-        task = asyncio.ensure_future(self._run(name, argument, timeout_s))
+        task = asyncio.ensure_future(self._run(name, argument, timeout_s, lane))
         self._calls.add(task)
         task.add_done_callback(self._ended)
         return _result(await asyncio.shield(task))
@@ -125,7 +133,7 @@ class Sandbox:
         await asyncio.gather(*(child.end() for child in self._idle if child is not None))
         self._idle = []
 
-    async def _run(self, name: str, argument: Any, timeout_s: float) -> Any:
+    async def _run(self, name: str, argument: Any, timeout_s: float, lane: str) -> Any:
         child: _Child | None = None
         healthy = False
         started_s = 0.0
@@ -146,10 +154,10 @@ class Sandbox:
             if child is not None and not healthy:
                 await child.end()
             self._idle.append(child if healthy else None)
-            self._slots.release()
+            self._slots.release(lane)
 
     async def _start(self) -> _Child:
-        command = (sys.executable, "-P", "-m", self._module, str(self._config.memory_bytes))
+        command = (sys.executable, "-P", "-m", self._module, str(self._config.memory_bytes), *self._arguments)
         try:
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

@@ -11,7 +11,7 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 from stagemesh.validation.json_text import BadJson, parse
 from stagemesh.validation.limits import Limits
 from stagemesh.validation.pointer import Path, to_pointer
-from stagemesh.validation.refusal import Refusal
+from stagemesh.validation.refusal import TOO_LARGE, Refusal
 from stagemesh.validation.sentences import rule_of, sentence_of, suggestion_of
 from stagemesh.validation.verdict import Issue
 
@@ -45,7 +45,8 @@ def compile_schema(text: str, limits: Limits, *, retriever: Retriever | None = N
     `retriever` gives documents of other URIs; without one they are out of reach. Raises Refusal that names the place.
     """
     if len(text.encode()) > limits.max_constraint_bytes:
-        raise _invalid(f"the schema has {len(text.encode())} bytes; {limits.max_constraint_bytes} are allowed")
+        message = f"the schema has {len(text.encode())} bytes; {limits.max_constraint_bytes} are allowed"
+        raise Refusal(TOO_LARGE, message, field=FIELD)
     try:
         schema = parse(text, max_depth=limits.max_depth)
     except BadJson as error:

@@ -159,8 +159,9 @@ def test_a_bad_constraint_is_a_typed_error(compiler: ConstraintCompiler, constra
 
 
 def test_a_constraint_that_is_too_long_is_refused_unread(compiler: ConstraintCompiler) -> None:
-    with pytest.raises(InvalidRequest, match="65536 are allowed"):
-        compiler.check_size(OutputConstraint(json_schema=" " * 70_000))
+    with pytest.raises(InvalidRequest, match="262144 are allowed") as caught:
+        compiler.check_size(OutputConstraint(json_schema=" " * 270_000))
+    assert caught.value.reason == "CONSTRAINT_TOO_LARGE"
 
 
 def test_the_librarys_own_switches_are_not_the_callers(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:

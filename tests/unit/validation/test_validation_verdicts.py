@@ -159,7 +159,7 @@ def test_a_verdict_survives_its_way_out_of_the_sandbox() -> None:
         (schema(**{"$ref": "file:///etc/passwd"}), "INVALID_SCHEMA", "constraint.json_schema#/$ref"),
         (schema(items={"$ref": "#/$defs/none"}), "INVALID_SCHEMA", "constraint.json_schema#/items/$ref"),
         (schema(**{"$schema": "http://example.com/"}), "INVALID_SCHEMA", "constraint.json_schema#/$schema"),
-        (Constraint(Kind.JSON_SCHEMA, " " * 300_000), "INVALID_SCHEMA", "constraint.json_schema"),
+        (Constraint(Kind.JSON_SCHEMA, " " * 300_000), "CONSTRAINT_TOO_LARGE", "constraint.json_schema"),
         (Constraint(Kind.REGEX, "(a"), "INVALID_REGEX", "constraint.regex"),
         (Constraint(Kind.REGEX, "(?=a)b"), "INVALID_REGEX", "constraint.regex"),
         (Constraint(Kind.REGEX, ""), "INVALID_REGEX", "constraint.regex"),
