@@ -109,7 +109,7 @@ class AdapterStore:
         Raises a StagemeshError that says why not; then everything is as before.
         """
         check_name(name)
-        folder = locate(path, self._config.folders)
+        folder = locate(path, self._config.folders or ())
         async with self._lock:
             self.sweep()
             file = await asyncio.to_thread(self._read, folder)

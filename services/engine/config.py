@@ -122,8 +122,9 @@ class AdaptersConfig(Section):
 
     load: dict[str, str] = Field(default_factory=dict)
     """Name → folder with `adapter_config.json` and `adapter_model.safetensors`; loaded at the start."""
-    folders: tuple[str, ...] = ()
-    """Folders below which adapters may be loaded while the engine runs; none: no adapter may."""
+    folders: tuple[str, ...] | None = None
+    """Folders below which adapters may be loaded while the engine runs. By default `adapters` in the state folder; an
+    empty list: no adapter may."""
     max_adapters: int = Field(default=16, ge=1, le=32)
     """Names that are loaded at a time."""
     max_mb: float = Field(default=1024.0, gt=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import grpc
 
@@ -57,4 +58,13 @@ class EngineService:
 
     def _load(self) -> Engine:
         files = locate(self._mesh, self._config.model)
-        return Engine(load_model(files, self._config), self._config, self._mesh.kv_url)
+        config = with_adapter_folder(self._config, self._mesh.state_dir)
+        return Engine(load_model(files, config), config, self._mesh.kv_url)
+
+
+def with_adapter_folder(config: EngineConfig, state_dir: Path | None) -> EngineConfig:
+    """The configuration with `adapters` in the state folder where it names no folders of its own."""
+    if config.adapters.folders is not None or state_dir is None:
+        return config
+    adapters = config.adapters.model_copy(update={"folders": (str(state_dir / "adapters"),)})
+    return config.model_copy(update={"adapters": adapters})

@@ -125,6 +125,7 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
                 engine_pb2.ModeDescription(mode=MODES[mode], precision=model.modes.precisions[mode])
                 for mode in model.modes.ordered()
             ],
+            adapters=map(adapter_name_message, engine.adapters.can_be_asked_for()),
         )
 
     async def Drain(self, request: engine_pb2.DrainRequest, context: Context) -> engine_pb2.DrainResponse:

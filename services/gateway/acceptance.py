@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from services.gateway.adapters import AdapterPermits, WantedAdapter, unknown_model
 from services.gateway.admission import RouteQueue
 from services.gateway.admitting import admit
 from services.gateway.config import GatewayConfig
@@ -27,13 +28,20 @@ QUEUE_RETRY_MS = 1_000
 
 class Acceptance:
     def __init__(
-        self, mesh: MeshConfig, config: GatewayConfig, runner: Runner, requests: Requests, workbench: Workbench
+        self,
+        mesh: MeshConfig,
+        config: GatewayConfig,
+        runner: Runner,
+        requests: Requests,
+        workbench: Workbench,
+        permits: AdapterPermits,
     ) -> None:
         self._mesh = mesh
         self._config = config
         self._runner = runner
         self._requests = requests
         self._workbench = workbench
+        self._permits = permits
         self._accepting: set[asyncio.Task[RunningRequest]] = set()
 
     @property
@@ -66,6 +74,8 @@ class Acceptance:
         accepted_s = time.monotonic()
         deadline.budget_s()
         job = make_job(tenant.tenant_id, request, self._mesh, self._config)
+        if job.adapter and not await self._permits.allows(tenant.tenant_id, job.adapter):
+            raise unknown_model(request.model)
         await admit()
         key = (job.tenant_id, job.request_id)
         if job.explicit_id and (known := self._requests.running(key)) is not None:
@@ -98,7 +108,10 @@ class Acceptance:
 
     def _is_over(self, job: Job) -> bool:
         return not self._queue(job).can_enter() or self._runner.peers.engines.is_over(
-            job.model, job.request.policy.precision_mode, self._config.engine_queue_limit
+            job.model,
+            job.request.policy.precision_mode,
+            self._config.engine_queue_limit,
+            WantedAdapter(job.adapter),
         )
 
     async def _attach_or_refuse(self, job: Job) -> RunningRequest:

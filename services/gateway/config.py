@@ -68,6 +68,8 @@ class GatewayConfig(Section):
     set no limit."""
     default_route: str = "chat"
     """Class of requests that name none."""
+    shared_adapters: tuple[str, ...] = ()
+    """Adapters that every tenant may use; `*` for all. Others are permitted by `stagemesh tenant adapters`."""
     engine_queue_limit: int = Field(default=64, ge=0)
     """Sequences waiting in every engine of a model from which on new requests count as over capacity."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from services.gateway import metrics
 from services.gateway.acceptance import Acceptance
+from services.gateway.adapters import AdapterPermits
 from services.gateway.config import GatewayConfig
 from services.gateway.event_store import EventStore
 from services.gateway.follow import Follower
@@ -51,6 +52,12 @@ class ModelInfo:
     """In tokens; 0 while no engine is up."""
 
 
+@dataclass(frozen=True)
+class AdapterInfo:
+    name: str
+    base: ModelInfo
+
+
 class Gateway:
     def __init__(
         self,
@@ -61,6 +68,7 @@ class Gateway:
         tenants: Tenants,
         runner: Runner,
         events: EventStore,
+        permits: AdapterPermits,
     ) -> None:
         self._mesh = mesh
         self._config = config
@@ -69,7 +77,8 @@ class Gateway:
         self._events = events
         self._requests = Requests(Follower(runner.ledger, events), max_ended=config.max_stored_requests)
         self._workbench = Workbench(identity, runner, self._requests, events)
-        self._acceptance = Acceptance(mesh, config, runner, self._requests, self._workbench)
+        self._permits = permits
+        self._acceptance = Acceptance(mesh, config, runner, self._requests, self._workbench, permits)
         self._draining = False
         self._started_s = int(time.time())
 
@@ -146,6 +155,19 @@ class Gateway:
         """Served models, the default one first."""
         names = sorted(self._mesh.serve, key=lambda name: (name != self._mesh.default_model, name))
         return [self._model_info(name) for name in names]
+
+    async def list_adapters(self, tenant: Tenant) -> list[AdapterInfo]:
+        """The adapters that this tenant may use and that an engine holds. Raises Unavailable."""
+        found = {
+            (model, adapter.name): None
+            for model in sorted(self._mesh.serve)
+            for adapter in self._runner.peers.engines.adapters(model)
+        }
+        return [
+            AdapterInfo(name, self._model_info(model))
+            for model, name in sorted(found)
+            if await self._permits.allows(tenant.tenant_id, name)
+        ]
 
     async def readiness(self) -> dict[str, str]:
         """Part → why it is not ready; empty when requests can be served."""

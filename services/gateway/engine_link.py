@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 import grpc
 
@@ -46,6 +46,13 @@ class EngineLink:
     @property
     def ready(self) -> bool:
         return self._up.is_set() and not self.load.draining
+
+    @property
+    def adapters(self) -> Sequence[engine_pb2.Adapter]:
+        """Those that can be asked for, as last heard."""
+        if self.load.instance:
+            return self.load.adapters
+        return self.description.adapters if self.description is not None else ()
 
     @property
     def in_flight_tokens(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from ipaddress import ip_address
 
+from services.gateway.adapters import NO_ADAPTER, SEPARATOR, WantedAdapter, unknown_model
 from services.gateway.engine_link import EngineLink, EngineLost
 from services.gateway.placement import Placement, choose
 from stagemesh.api.common.v1 import common_pb2
@@ -43,8 +44,13 @@ class Engines:
             await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
-    def serving(self, model: str, mode: common_pb2.PrecisionMode.ValueType = ANY_MODE) -> list[EngineLink]:
-        """Links that are up, serve `model` and hold it in `mode`."""
+    def serving(
+        self,
+        model: str,
+        mode: common_pb2.PrecisionMode.ValueType = ANY_MODE,
+        adapter: WantedAdapter = NO_ADAPTER,
+    ) -> list[EngineLink]:
+        """Links that are up, serve `model` and hold it in `mode` with `adapter`."""
         return [
             link
             for link in self._links.values()
@@ -52,14 +58,29 @@ class Engines:
             and link.description is not None
             and link.description.model.model == model
             and (mode == ANY_MODE or mode in _modes(link))
+            and adapter.is_held_by(link)
         ]
 
     def describe(
-        self, model: str, mode: common_pb2.PrecisionMode.ValueType = ANY_MODE
+        self,
+        model: str,
+        mode: common_pb2.PrecisionMode.ValueType = ANY_MODE,
+        adapter: WantedAdapter = NO_ADAPTER,
     ) -> engine_pb2.DescribeResponse | None:
         """What the engines of `model` are, if any is up."""
-        links = self.serving(model, mode)
+        links = self.serving(model, mode, adapter)
         return links[0].description if links else None
+
+    def adapters(self, model: str) -> list[engine_pb2.Adapter]:
+        """All generations of all adapters that engines of `model` hold."""
+        return [adapter for link in self.serving(model) for adapter in link.adapters]
+
+    def check_adapter(self, model: str, adapter: str) -> None:
+        """Raise NotFound where engines of `model` are up and none, nor one that is away now, holds `adapter`."""
+        wanted = WantedAdapter(adapter)
+        of_model = [link for link in self._links.values() if link.description and link.description.model.model == model]
+        if adapter and self.serving(model) and not any(map(wanted.is_held_by, of_model)):
+            raise unknown_model(f"{model}{SEPARATOR}{adapter}")
 
     def check_mode(self, model: str, mode: common_pb2.PrecisionMode.ValueType) -> None:
         """Raise Precondition where engines of `model` are up and none, nor one that is away now, holds it in `mode`."""
@@ -74,9 +95,15 @@ class Engines:
         if name and links and mode not in held:
             raise mode_unavailable(name, model, map(mode_name, held))
 
-    def is_over(self, model: str, mode: common_pb2.PrecisionMode.ValueType, queue_limit: int) -> bool:
+    def is_over(
+        self,
+        model: str,
+        mode: common_pb2.PrecisionMode.ValueType,
+        queue_limit: int,
+        adapter: WantedAdapter = NO_ADAPTER,
+    ) -> bool:
         """Whether every engine of `model` that holds it in `mode` has at least `queue_limit` sequences waiting."""
-        links = self.serving(model, mode)
+        links = self.serving(model, mode, adapter)
         return bool(links) and all(link.load.waiting >= max(1, queue_limit) for link in links)
 
     async def forget(self, tenant_id: str) -> None:
@@ -84,14 +111,19 @@ class Engines:
         await asyncio.gather(*(link.forget(tenant_id) for link in self._links.values()))
 
     async def wait_for(
-        self, model: str, mode: common_pb2.PrecisionMode.ValueType, deadline: Deadline, at_most_s: float
+        self,
+        model: str,
+        mode: common_pb2.PrecisionMode.ValueType,
+        deadline: Deadline,
+        at_most_s: float,
+        adapter: WantedAdapter = NO_ADAPTER,
     ) -> engine_pb2.DescribeResponse:
         """The description of an engine that serves `model` in `mode`, waiting for one.
 
         Raises Unavailable or DeadlineExceeded.
         """
         until = Deadline.after(deadline.budget_s(at_most_s))
-        while (found := self.describe(model, mode)) is None:
+        while (found := self.describe(model, mode, adapter)) is None:
             if until.expired():
                 deadline.budget_s()  # it may be the request's own time that is over
                 raise Unavailable("ENGINE_UNAVAILABLE", f"no engine serves {model} at the moment", retry_after_ms=2_000)
@@ -117,8 +149,11 @@ class Engines:
         delivered = list(submit.delivered_token_ids)
         for attempt in range(1, max_attempts + 1):
             mode = submit.policy.precision_mode
-            await self.wait_for(model, mode, deadline, engine_wait_s)
-            links = self.serving(model, mode)
+            if not delivered and not self.serving(model, mode, WantedAdapter.of(submit.model)):
+                _take_any_generation(submit.model)
+            adapter = WantedAdapter.of(submit.model)
+            await self.wait_for(model, mode, deadline, engine_wait_s, adapter)
+            links = self.serving(model, mode, adapter)
             if not links:
                 continue
             link = choose(links, placement.preferred)
@@ -162,6 +197,12 @@ class Engines:
         for endpoint in self._links.keys() - endpoints:
             if not self._links[endpoint].ready:
                 await self._links.pop(endpoint).close()
+
+
+def _take_any_generation(model: common_pb2.ModelIdentity) -> None:
+    """Nothing has been generated yet, so a generation that came meanwhile may do it."""
+    model.adapter_generation = 0
+    model.adapter_revision = ""
 
 
 def _modes(link: EngineLink) -> list[common_pb2.PrecisionMode.ValueType]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import uuid_utils
 
+from services.gateway.adapters import split_name
 from services.gateway.config import GatewayConfig, RouteConfig
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
@@ -51,6 +52,8 @@ class Job:
     payload_hash: bytes
     """Of what the caller sent; tells a repeat from another request under the same ID."""
     model: str
+    adapter: str
+    """What computes beside the model; empty for nothing."""
     route_name: str
     route: RouteConfig
     explicit_id: bool
@@ -100,7 +103,7 @@ def make_job(tenant_id: str, request: gateway_pb2.InferenceRequest, mesh: MeshCo
     filled.request_id = request.request_id.lower()
     payload_hash = hashlib.sha256(filled.SerializeToString(deterministic=True)).digest()
     filled.request_id = filled.request_id or str(uuid_utils.uuid7())
-    model = _model(request.model, mesh)
+    model, adapter = _model(request.model, mesh)
     _fill_sampling(filled.sampling, mesh.models[model].sampling)
     route_name = request.route or config.default_route
     return Job(
@@ -108,6 +111,7 @@ def make_job(tenant_id: str, request: gateway_pb2.InferenceRequest, mesh: MeshCo
         request=filled,
         payload_hash=payload_hash,
         model=model,
+        adapter=adapter,
         route_name=route_name,
         route=_route(route_name, config),
         explicit_id=bool(request.request_id),
@@ -123,11 +127,13 @@ def resume_job(
 ) -> Job:
     """The job of a request that was accepted before (deferred, or taken over from another gateway)."""
     route_name = request.route or config.default_route
+    model, adapter = _model(request.model, mesh)
     return Job(
         tenant_id=tenant_id,
         request=request,
         payload_hash=payload_hash,
-        model=_model(request.model, mesh),
+        model=model,
+        adapter=adapter,
         route_name=route_name,
         route=_route(route_name, config),
         explicit_id=True,
@@ -143,14 +149,16 @@ def _fill_sampling(sampling: common_pb2.SamplingParams, defaults: SamplingDefaul
         sampling.seed = secrets.randbelow(MAX_SEED)
 
 
-def _model(name: str, mesh: MeshConfig) -> str:
-    model = mesh.resolve_model(name)
+def _model(name: str, mesh: MeshConfig) -> tuple[str, str]:
+    """The model and the adapter that a name means."""
+    base, adapter = split_name(name, mesh)
+    model = mesh.resolve_model(base)
     if model is None or model not in mesh.serve:
         known = ", ".join(sorted({*mesh.serve, *(alias for alias, to in mesh.aliases.items() if to in mesh.serve)}))
         raise NotFound(
             "MODEL_NOT_FOUND", f"the model {name[:100]!r} is not served here; there is {known}", field="model"
         )
-    return model
+    return model, adapter
 
 
 def _route(name: str, config: GatewayConfig) -> RouteConfig:

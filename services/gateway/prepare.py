@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import grpc
 
 from services.gateway import stages
+from services.gateway.adapters import SEPARATOR, WantedAdapter, unknown_model
 from services.gateway.calls import REFUSALS, call
 from services.gateway.config import GatewayConfig
 from services.gateway.gathering import gather, gather_again, tokenize_placed
@@ -34,9 +35,13 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
     """Run the stages before the engine. Raises the StagemeshError that ends the request."""
     job = work.job
     asked = job.request.policy.precision_mode
+    adapter = WantedAdapter(job.adapter)
     peers.engines.check_mode(job.model, asked)
-    engine = await peers.engines.wait_for(job.model, asked, work.deadline, config.engine_wait_s)
+    peers.engines.check_adapter(job.model, job.adapter)
+    engine = await peers.engines.wait_for(job.model, asked, work.deadline, config.engine_wait_s, adapter)
     mode, model = mode_and_identity(engine, asked)
+    if adapter.name:
+        model = with_adapter(model, adapter, peers.engines.adapters(job.model))
     placement = Placement()
     check = asyncio.create_task(_check_constraint(work, peers, config))
     gathering = asyncio.create_task(gather(work, peers, config))
@@ -86,6 +91,20 @@ def mode_and_identity(
             model.precision = held.precision
             return held.mode, model
     return asked, engine.model
+
+
+def with_adapter(
+    model: common_pb2.ModelIdentity, wanted: WantedAdapter, held: Iterable[engine_pb2.Adapter]
+) -> common_pb2.ModelIdentity:
+    """The identity with the newest generation that there is. Raises NotFound where it has just gone."""
+    adapter = wanted.found_among(held)
+    if adapter is None:
+        raise unknown_model(f"{model.model}{SEPARATOR}{wanted.name}")
+    identity = common_pb2.ModelIdentity(
+        adapter=adapter.name, adapter_generation=adapter.generation, adapter_revision=adapter.revision
+    )
+    identity.MergeFrom(model)
+    return identity
 
 
 async def _tokenize(

@@ -105,7 +105,7 @@ class Runner:
         held = await self.ledger.finish(work.job.tenant_id, final)
         if held is final and final.outcome in ANSWERED and work.prompt is not None:
             self.commits.schedule(work.job, work.prompt, work.outputs[0])
-            if self.shadow is not None:
+            if self.shadow is not None and not work.job.adapter:  # the candidate is compared with the model alone
                 self.shadow.offer(work, final)
         _count(work, held)
         self.kv_reports.schedule(work)

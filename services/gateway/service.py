@@ -8,6 +8,7 @@ from ipaddress import ip_address
 import grpc
 
 from services.gateway import metrics
+from services.gateway.adapters import AdapterPermits
 from services.gateway.admission import RouteQueue
 from services.gateway.commits import SessionCommits
 from services.gateway.config import GatewayConfig
@@ -100,10 +101,16 @@ class GatewayService:
             ),
             runner=runner,
             events=self._events,
+            permits=AdapterPermits(self._adapters_of, shared=config.shared_adapters),
         )
         self._deferred = DeferredRuns(self.gateway, runner)
         self._leases = LeaseKeeper(self.gateway, self._deferred, self._ledger, lease_s=config.lease_s)
         self._http = HttpServer(self.gateway, config)
+
+    async def _adapters_of(self, tenant_id: str) -> frozenset[str]:
+        if tenant_id == tenants.DEV_TENANT:
+            return frozenset({tenants.ALL_ADAPTERS})
+        return await tenants.adapters_of(self._redis, tenant_id)
 
     def register(self, server: grpc.aio.Server) -> None:
         servicer = GatewayServicer(self.gateway, self._deferred, self._config, self._mesh.mesh_token.get_secret_value())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from services.gateway import stages
+from services.gateway.adapters import WantedAdapter
 from services.gateway.cache_problem import cache_problem
 from services.gateway.calls import REFUSALS, call
 from services.gateway.config import GatewayConfig
@@ -73,7 +74,7 @@ def _place(
 ) -> str:
     """Choose the session's engine, and have it fetch what is stored. Gives the choice for a reader."""
     last = peers.sessions.last(work.job.tenant_id, work.job.request.session_id)
-    links = peers.engines.serving(work.job.model, mode)
+    links = peers.engines.serving(work.job.model, mode, WantedAdapter.of(model))
     if not links:
         return ""
     link = choose(links, last)

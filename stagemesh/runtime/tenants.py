@@ -7,9 +7,11 @@ is no dictionary to try. The key itself is shown once, when it is made.
 from __future__ import annotations
 
 import hmac
+import json
 import re
 import secrets
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -22,6 +24,9 @@ DEV_KEY = "dev"
 _TENANTS = "stagemesh:tenants"
 _KEYS = "stagemesh:tenant-keys"
 _PEPPER = "stagemesh:tenant-pepper"
+_ADAPTERS = "stagemesh:tenant-adapters"
+ALL_ADAPTERS = "*"
+"""In the place of an adapter's name: every one."""
 _TENANT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
@@ -69,12 +74,37 @@ async def list_tenants(redis: Redis) -> list[TenantRecord]:
 async def revoke(redis: Redis, tenant_id: str) -> int:
     """Remove a tenant and all its keys; gives the number of keys. Gateways notice within seconds. Raises NotFound."""
     if not await redis.hdel(_TENANTS, tenant_id):
-        raise NotFound("TENANT_NOT_FOUND", f"there is no tenant {tenant_id!r}", field="tenant_id")
+        raise _not_found(tenant_id)
+    await redis.hdel(_ADAPTERS, tenant_id)
     owners = cast("dict[bytes, bytes]", await redis.hgetall(_KEYS))
     digests = [digest for digest, owner in owners.items() if owner.decode() == tenant_id]
     if digests:
         await redis.hdel(_KEYS, *digests)
     return len(digests)
+
+
+async def permit_adapters(
+    redis: Redis, tenant_id: str, *, allow: Iterable[str] = (), deny: Iterable[str] = ()
+) -> list[str]:
+    """Change which adapters a tenant may use; gives their names. Gateways notice within seconds. Raises NotFound."""
+    if tenant_id != DEV_TENANT and not await redis.hexists(_TENANTS, tenant_id):
+        raise _not_found(tenant_id)
+    permitted = sorted((await adapters_of(redis, tenant_id) | {*allow}) - {*deny})
+    if permitted:
+        await redis.hset(_ADAPTERS, tenant_id, json.dumps(permitted))
+    else:
+        await redis.hdel(_ADAPTERS, tenant_id)
+    return permitted
+
+
+async def adapters_of(redis: Redis, tenant_id: str) -> frozenset[str]:
+    """The adapters that a tenant may use beside those shared by all; ALL_ADAPTERS stands for every one."""
+    names = cast("bytes | None", await redis.hget(_ADAPTERS, tenant_id))
+    return frozenset(json.loads(names)) if names else frozenset()
+
+
+def _not_found(tenant_id: str) -> NotFound:
+    return NotFound("TENANT_NOT_FOUND", f"there is no tenant {tenant_id!r}", field="tenant_id")
 
 
 async def tenant_of(redis: Redis, api_key: str) -> str | None:

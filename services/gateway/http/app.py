@@ -59,12 +59,14 @@ class Views:
         self._gate = gate
 
     async def list_models(self, request: Request) -> Response:
-        await self._authenticate(request)
-        return Json({"object": "list", "data": models.list_objects(self._gateway.list_models())})
+        tenant = await self._authenticate(request)
+        adapters = await self._gateway.list_adapters(tenant)
+        return Json({"object": "list", "data": models.list_objects(self._gateway.list_models(), adapters)})
 
     async def get_model(self, request: Request) -> Response:
-        await self._authenticate(request)
-        return Json(models.find_object(self._gateway.list_models(), request.path_params["name"]))
+        tenant = await self._authenticate(request)
+        adapters = await self._gateway.list_adapters(tenant)
+        return Json(models.find_object(self._gateway.list_models(), adapters, request.path_params["name"]))
 
     async def get_request(self, request: Request) -> Response:
         tenant = await self._authenticate(request)

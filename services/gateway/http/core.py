@@ -43,6 +43,15 @@ class ModelInfo(Protocol):
         ...
 
 
+class AdapterInfo(Protocol):
+    """An adapter on a served model."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def base(self) -> ModelInfo: ...
+
+
 class Gateway(Protocol):
     async def authenticate(self, api_key: str | None, tenant_header: str | None) -> Tenant:
         """Raises Unauthenticated or Forbidden."""
@@ -60,6 +69,10 @@ class Gateway(Protocol):
 
     def list_models(self) -> Sequence[ModelInfo]:
         """Served models, the default one first."""
+        ...
+
+    async def list_adapters(self, tenant: Tenant) -> Sequence[AdapterInfo]:
+        """The adapters that this tenant may use. Raises Unavailable."""
         ...
 
     async def readiness(self) -> dict[str, str]:

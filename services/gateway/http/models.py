@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.gateway.http.core import ModelInfo
+from services.gateway.adapters import SEPARATOR
+from services.gateway.http.core import AdapterInfo, ModelInfo
 from services.gateway.http.shape import JsonObject
 from stagemesh.runtime.errors import NotFound
 
@@ -16,17 +17,22 @@ def served_name(models: Sequence[ModelInfo], asked: str) -> str:
     for model in models:
         if not asked or asked == model.name or asked in model.aliases:
             return model.name
-    return asked
+    base, separator, adapter = asked.rpartition(SEPARATOR)
+    return served_name(models, base) + separator + adapter if separator else asked
 
 
-def list_objects(models: Sequence[ModelInfo]) -> list[JsonObject]:
-    """An object per name and alias; `root` is the model behind an alias."""
-    return [_object(name, model) for model in models for name in (model.name, *model.aliases)]
+def list_objects(models: Sequence[ModelInfo], adapters: Sequence[AdapterInfo]) -> list[JsonObject]:
+    """An object per name and alias; `root` is the model behind an alias or an adapter, whose `parent` it is as well."""
+    bases = [_object(name, model) for model in models for name in (model.name, *model.aliases)]
+    return bases + [
+        _object(f"{adapter.base.name}{SEPARATOR}{adapter.name}", adapter.base) | {"parent": adapter.base.name}
+        for adapter in adapters
+    ]
 
 
-def find_object(models: Sequence[ModelInfo], name: str) -> JsonObject:
+def find_object(models: Sequence[ModelInfo], adapters: Sequence[AdapterInfo], name: str) -> JsonObject:
     """Raises NotFound."""
-    for model_object in list_objects(models):
+    for model_object in list_objects(models, adapters):
         if model_object["id"] == name:
             return model_object
     raise NotFound("MODEL_NOT_FOUND", f"the model {name[:100]!r} is not served here; see /v1/models", field="model")

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ADAPTERS_EXAMPLES = """\b
+Examples:
+  stagemesh tenant adapters acme                    what it may use
+  stagemesh tenant adapters acme --allow support --json
+  stagemesh tenant adapters acme --deny support"""
+
 
 @click.group("tenant")
 def command() -> None:
@@ -63,6 +69,37 @@ def revoke(tenant_id: str, state: Path | None, config: Path | None) -> None:
 
     num_keys = with_ledger(state, config, lambda redis: tenants.revoke(redis, tenant_id))
     click.echo(f"{tenant_id} is revoked; {num_keys} {'key' if num_keys == 1 else 'keys'} no longer accepted.")
+
+
+@command.command("adapters", short_help="Show or change which adapters a tenant may use.", epilog=ADAPTERS_EXAMPLES)
+@click.argument("tenant_id")
+@click.option("--allow", multiple=True, metavar="NAME", help="Permit this adapter, or every one: `*`.")
+@click.option("--deny", multiple=True, metavar="NAME", help="Take the permission back.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@state_option
+@config_option
+def adapters(
+    tenant_id: str,
+    allow: tuple[str, ...],
+    deny: tuple[str, ...],
+    as_json: bool,
+    state: Path | None,
+    config: Path | None,
+) -> None:
+    """Show which adapters TENANT_ID may use beside those in gateway.shared_adapters, after --allow and --deny.
+
+    Gateways notice a change within seconds.
+    """
+    from stagemesh.cli import console
+    from stagemesh.runtime import tenants
+
+    permitted = with_ledger(
+        state, config, lambda redis: tenants.permit_adapters(redis, tenant_id, allow=allow, deny=deny)
+    )
+    if as_json:
+        console.print_json({"tenant_id": tenant_id, "adapters": permitted})
+    else:
+        click.echo(f"{tenant_id} may use {', '.join(permitted) if permitted else 'no adapters of its own'}")
 
 
 def with_ledger(state: Path | None, config: Path | None, action: Callable[[Redis], Awaitable[T]]) -> T:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import uuid_utils
 
 from services.gateway.config import GatewayConfig
+from services.gateway.core import AdapterInfo
 from services.gateway.job import make_job
 from services.gateway.running import RunningRequest
 from services.gateway.tenants import Tenant
@@ -164,6 +165,9 @@ class FakeGateway:
 
     def list_models(self) -> list[Model]:
         return [Model()]
+
+    async def list_adapters(self, tenant: Tenant) -> list[AdapterInfo]:
+        return []
 
     async def readiness(self) -> dict[str, str]:
         return self.problems

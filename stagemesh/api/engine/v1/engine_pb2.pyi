@@ -892,6 +892,7 @@ class DescribeResponse(_message.Message):
     ARCHITECTURE_FIELD_NUMBER: _builtins.int
     BACKEND_FIELD_NUMBER: _builtins.int
     MODES_FIELD_NUMBER: _builtins.int
+    ADAPTERS_FIELD_NUMBER: _builtins.int
     instance: _builtins.str
     generation: _builtins.int
     context_length: _builtins.int
@@ -910,6 +911,10 @@ class DescribeResponse(_message.Message):
     def modes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModeDescription]:
         """The modes that the engine holds, its default first."""
 
+    @_builtins.property
+    def adapters(self) -> _containers.RepeatedCompositeFieldContainer[Global___Adapter]:
+        """As in WatchLoadResponse."""
+
     def __init__(
         self,
         *,
@@ -926,10 +931,11 @@ class DescribeResponse(_message.Message):
         architecture: _builtins.str = ...,
         backend: _builtins.str = ...,
         modes: _abc.Iterable[Global___ModeDescription] | None = ...,
+        adapters: _abc.Iterable[Global___Adapter] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "backend", b"backend", "context_length", b"context_length", "eos_token_ids", b"eos_token_ids", "generation", b"generation", "instance", b"instance", "max_running", b"max_running", "model", b"model", "modes", b"modes", "num_layers", b"num_layers", "page_size_tokens", b"page_size_tokens", "total_pages", b"total_pages", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapters", b"adapters", "architecture", b"architecture", "backend", b"backend", "context_length", b"context_length", "eos_token_ids", b"eos_token_ids", "generation", b"generation", "instance", b"instance", "max_running", b"max_running", "model", b"model", "modes", b"modes", "num_layers", b"num_layers", "page_size_tokens", b"page_size_tokens", "total_pages", b"total_pages", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
