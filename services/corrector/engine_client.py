@@ -1,9 +1,10 @@
-"""One answer from an engine."""
+"""Answers of an engine, and its judgement of given ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import grpc
 
@@ -13,10 +14,13 @@ from stagemesh.runtime.channel import call_metadata, dial
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import StagemeshError, Unavailable, from_detail, from_rpc
 
+T = TypeVar("T")
+
 ELSEWHERE = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.FAILED_PRECONDITION,  # this engine serves another model
+        grpc.StatusCode.NOT_FOUND,  # or does not hold the adapter
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.ABORTED,
         grpc.StatusCode.INTERNAL,
@@ -40,17 +44,25 @@ class EngineClient:
 
     async def generate(self, submit: engine_pb2.Submit, deadline: Deadline) -> Generated:
         """The whole answer. Raises the typed error of the last engine tried, or DeadlineExceeded."""
+        return await self._first(lambda channel: _collect(channel, submit, deadline))
+
+    async def score(self, request: engine_pb2.ScoreRequest, deadline: Deadline) -> engine_pb2.ScoreResponse:
+        """How likely given continuations of a prompt are, one score for each. Raises as `generate` does."""
+        return await self._first(lambda channel: _score(channel, request, deadline))
+
+    async def _first(self, ask: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
+        """What the first engine says that can. Raises the typed error of the last one tried."""
         last: StagemeshError = Unavailable("ENGINE_UNAVAILABLE", "no engine is configured")
         for channel in list(self._channels):
             try:
-                generated = await _collect(channel, submit, deadline)
+                answer = await ask(channel)
             except grpc.RpcError as error:
                 last = from_rpc(error)
             except StagemeshError as error:
                 last = error
             else:
                 self._channels.sort(key=lambda other: other is not channel)
-                return generated
+                return answer
             if last.code not in ELSEWHERE:
                 break
         raise last
@@ -58,6 +70,13 @@ class EngineClient:
     async def close(self) -> None:
         for channel in self._channels:
             await channel.close()
+
+
+async def _score(
+    channel: grpc.aio.Channel, request: engine_pb2.ScoreRequest, deadline: Deadline
+) -> engine_pb2.ScoreResponse:
+    stub = engine_pb2_grpc.EngineServiceStub(channel)
+    return await stub.Score(request, timeout=deadline.budget_s(), metadata=call_metadata())
 
 
 async def _collect(channel: grpc.aio.Channel, submit: engine_pb2.Submit, deadline: Deadline) -> Generated:

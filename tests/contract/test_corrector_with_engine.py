@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from quality_support import serving
 
 from services.corrector.config import CorrectorConfig
+from services.corrector.engine_client import EngineClient
 from services.corrector.service import CorrectorService
 from services.engine.config import EngineConfig
 from services.engine.service import EngineService
 from stagemesh.api.common.v1.common_pb2 import ChatMessage, ChatMessages, OutputConstraint
 from stagemesh.api.corrector.v1 import corrector_pb2, corrector_pb2_grpc
+from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.models.store import ModelFiles
+from stagemesh.runtime.deadline import Deadline
+from stagemesh.runtime.errors import NotFound
 from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.runtime.server import bind, build_server
 
@@ -53,6 +58,18 @@ async def test_a_wrong_answer_is_regenerated_under_its_schema(default_model_file
         assert type(value["population"]) is int
         assert [(change.pointer, change.step) for change in done.changes] == [("/population", "regenerate")]
         assert done.usage.completion_tokens > 0
+        client = EngineClient([f"127.0.0.1:{port}"], 1 << 20)
+        try:
+            listed = [engine_pb2.Continuation(token_ids=tokens) for tokens in ([5, 6, 7], [5, 6], [8])]
+            request = engine_pb2.ScoreRequest(tenant_id="t", token_ids=[1, 2, 3], continuations=listed)
+            scores = (await client.score(request, Deadline.after(30))).scores
+            assert scores[1].token_logprobs == scores[0].token_logprobs[:2]
+            assert len(scores[2].token_logprobs) == 1
+            request.model.adapter = "absent"
+            with pytest.raises(NotFound):
+                await client.score(request, Deadline.after(30))
+        finally:
+            await client.close()
     finally:
         await engine.drain(1.0)
         await server.stop(grace=None)
