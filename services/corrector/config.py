@@ -8,6 +8,7 @@ from stagemesh.runtime.config import Section
 from stagemesh.validation.checker import CheckerConfig
 from stagemesh.validation.limits import Limits
 from stagemesh.validation.sandbox import SandboxConfig
+from stagemesh.validation.sets.config import AnchorSetsConfig
 
 
 class CorrectorConfig(Section):
@@ -35,6 +36,9 @@ class CorrectorConfig(Section):
     """Issues that the regeneration is told."""
     max_prompt_answer_chars: int = Field(default=4_000, ge=1)
     """Characters of the rejected answer that the regeneration is shown."""
+
+    anchor_sets: AnchorSetsConfig = AnchorSetsConfig()
+    """Stored reference sets of keys."""
 
     def sandbox(self) -> SandboxConfig:
         return SandboxConfig(

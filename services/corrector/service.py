@@ -17,6 +17,7 @@ from stagemesh.api.corrector.v1 import corrector_pb2, corrector_pb2_grpc
 from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.validation.checker import Checker
 from stagemesh.validation.sandbox import Sandbox
+from stagemesh.validation.sets.sets import AnchorSets
 
 
 class CorrectorService:
@@ -28,20 +29,28 @@ class CorrectorService:
         self._engines = EngineClient(mesh.addresses.engine, mesh.max_message_bytes)
         repairer = Repairer(Checker(self._sandbox, config.checker()))
         regenerator = Regenerator(RendererSet(mesh), self._engines, config)
+        self._sets: AnchorSets | None = None
+        if mesh.ledger_url:
+            sets = config.anchor_sets
+            self._sets = AnchorSets(mesh.ledger_url, sets, service="corrector", state_dir=mesh.state_dir)
         self._corrector = Corrector(repairer, regenerator, config)
 
     def register(self, server: grpc.aio.Server) -> None:
         corrector_pb2_grpc.add_CorrectorServiceServicer_to_server(
-            CorrectorServicer(self._corrector, self._config), server
+            CorrectorServicer(self._corrector, self._config, self._sets), server
         )
 
     async def start(self) -> None:
         """Ready without engines and model files: they are needed for regenerations only."""
         await self._sandbox.warm_up()
+        if self._sets is not None:
+            self._sets.start()
 
     async def drain(self, grace_s: float) -> None:
         """Nothing to hand over: calls end within their deadlines."""
 
     async def close(self) -> None:
+        if self._sets is not None:
+            await self._sets.close()
         await self._engines.close()
         await self._sandbox.close()

@@ -9,24 +9,24 @@ from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import InvalidRequest
 from stagemesh.runtime.interceptors import Context
 from stagemesh.validation.messages import constraint_of, demands_of, verdict_message
+from stagemesh.validation.sets.sets import AnchorSets, with_sets
 
 
 class CorrectorServicer(corrector_pb2_grpc.CorrectorServiceServicer):
-    def __init__(self, corrector: Corrector, config: CorrectorConfig) -> None:
+    def __init__(self, corrector: Corrector, config: CorrectorConfig, sets: AnchorSets | None) -> None:
         self._corrector = corrector
         self._config = config
+        self._sets = sets
 
     async def Correct(self, request: corrector_pb2.CorrectRequest, context: Context) -> corrector_pb2.CorrectResponse:
         """Raises InvalidRequest for what cannot be enforced; Exhausted or Unavailable when nothing can be said."""
         if request.max_regenerations and not request.request_id:
             raise InvalidRequest("MISSING_ID", "request_id must be given", field="request_id")
         remaining_s = context.time_remaining()
-        correction = await self._corrector.correct(
-            request,
-            constraint_of(request.constraint),
-            demands_of(request),
-            Deadline.after(self._config.default_timeout_s if remaining_s is None else remaining_s),
-        )
+        deadline = Deadline.after(self._config.default_timeout_s if remaining_s is None else remaining_s)
+        constraint = constraint_of(request.constraint)
+        async with with_sets(self._sets, request.tenant_id, demands_of(request)) as demands:
+            correction = await self._corrector.correct(request, constraint, demands, deadline)
         repair = correction.repair
         return corrector_pb2.CorrectResponse(
             text=repair.text,

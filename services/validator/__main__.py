@@ -9,7 +9,7 @@ from stagemesh.runtime.mesh_config import MeshConfig
 
 
 async def compose(mesh: MeshConfig, config: ValidatorConfig) -> ValidatorService:
-    return ValidatorService(config)
+    return ValidatorService(config, ledger_url=mesh.ledger_url, state_dir=mesh.state_dir)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from stagemesh.runtime.config import Section
 from stagemesh.validation.checker import CheckerConfig
 from stagemesh.validation.limits import Limits
 from stagemesh.validation.sandbox import SandboxConfig
+from stagemesh.validation.sets.config import AnchorSetsConfig
 
 
 class ValidatorConfig(Section):
@@ -37,6 +38,9 @@ class ValidatorConfig(Section):
     """Keys of all anchors of a request together."""
     max_key_chars: int = Field(default=256, ge=1)
     """Longest key of an anchor."""
+
+    anchor_sets: AnchorSetsConfig = AnchorSetsConfig()
+    """Stored reference sets of keys."""
 
     def sandbox(self) -> SandboxConfig:
         return SandboxConfig(

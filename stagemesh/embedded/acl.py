@@ -32,6 +32,8 @@ USERS: dict[Kind, tuple[RedisUser, ...]] = {
         RedisUser("cache", ("~stagemesh:cache:*",)),
         RedisUser("worker", ("%R~outbox:*",)),
         RedisUser("differ", ("~outbox:*",)),
+        RedisUser("validator", ("~stagemesh:anchors:*",)),
+        RedisUser("corrector", ("%R~stagemesh:anchors:*",)),
     ),
     Kind.KV: (
         RedisUser("cache", ("~stagemesh:kv:*",)),

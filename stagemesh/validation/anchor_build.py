@@ -1,7 +1,7 @@
 """Builds the file of an anchor set: `python -m stagemesh.validation.anchor_build KEYS INDEX MEMORY_BYTES`.
 
 KEYS holds a JSON object with `ignore_case` and `max_edits` in its first line, then one key as a JSON string a line.
-It runs as a process of its own, because a million keys take seconds.
+It prints how many different keys there are. It runs as a process of its own, because a million keys take seconds.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ def main() -> None:
         meta = json.loads(next(lines))
         keys = list(dict.fromkeys(json.loads(line) for line in lines))
     build(keys, target, ignore_case=meta["ignore_case"], max_edits=meta["max_edits"])
+    sys.stdout.write(str(len(keys)))
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ suggested.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
@@ -27,9 +27,12 @@ from stagemesh.validation.refusal import Refusal
 from stagemesh.validation.sentences import listed, quoted, type_of
 from stagemesh.validation.verdict import Issue, Severity
 
+if TYPE_CHECKING:
+    from stagemesh.validation.anchor_index import AnchorIndex
+
 MAX_POINTER_NAMES = 64
-MAX_OPEN_INDEXES = 8
-"""Files of stored sets that a process keeps mapped."""
+MAX_OPEN_BYTES = 320 << 20
+"""Files of stored sets that a process keeps mapped together; at least the last one."""
 NEAR = "anchor.near"
 """The rule of issues whose suggestion is the one key that was meant."""
 
@@ -172,7 +175,7 @@ def compile_keys(anchor: Anchor, field: str, limits: Limits) -> Keys:
             raise _invalid(field, "give keys or the name of a stored set, one of them")
         if not anchor.index:
             raise _invalid(f"{field}.set", f"there are no stored sets here, so {quoted(anchor.set_name)} is not known")
-        return _open_index(anchor.index)
+        return StoredKeys(anchor.index)
     if not anchor.keys or not all(anchor.keys):
         raise _invalid(f"{field}.keys", "give at least one key, none of them empty")
     if any(len(key) > limits.max_key_chars for key in anchor.keys):
@@ -180,12 +183,38 @@ def compile_keys(anchor: Anchor, field: str, limits: Limits) -> Keys:
     return KeySet(anchor.keys, ignore_case=anchor.ignore_case)
 
 
-@lru_cache(maxsize=MAX_OPEN_INDEXES)
-def _open_index(path: str) -> Keys:
-    """A file of another generation has another name, so an open one never changes."""
+class StoredKeys:
+    """The keys in a file; the file is open while it is used and for as long as there is room."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __len__(self) -> int:
+        return len(open_index(self._path))
+
+    def lookup(self, value: str) -> Found:
+        return open_index(self._path).lookup(value)
+
+    def some(self, count: int) -> tuple[str, ...]:
+        return open_index(self._path).some(count)
+
+    def spread(self, count: int) -> tuple[str, ...]:
+        return open_index(self._path).spread(count)
+
+
+_open: OrderedDict[str, AnchorIndex] = OrderedDict()
+
+
+def open_index(path: str) -> AnchorIndex:
+    """A file of another generation has another name, so an open one never changes. Raises OSError."""
     from stagemesh.validation.anchor_index import AnchorIndex  # numpy is only loaded where stored sets are used
 
-    return AnchorIndex(Path(path))
+    if path not in _open:
+        _open[path] = AnchorIndex(Path(path))
+        while len(_open) > 1 and sum(index.num_bytes for index in _open.values()) > MAX_OPEN_BYTES:
+            _open.popitem(last=False)
+    _open.move_to_end(path)
+    return _open[path]
 
 
 def _invalid(field: str, message: str) -> Refusal:

@@ -120,7 +120,7 @@ def test_every_process_is_told_where_the_others_are(tmp_path: Path, monkeypatch:
         assert environment["STAGEMESH_ADDRESSES__GATEWAY"] == "127.0.0.1:50999"
         assert environment["STAGEMESH_MESH_TOKEN"] == "mesh-token"
         for variable, server, users in (
-            ("STAGEMESH_LEDGER_URL", "valkey", {"gateway", "cache", "worker"}),
+            ("STAGEMESH_LEDGER_URL", "valkey", {"gateway", "cache", "worker", "validator", "corrector"}),
             ("STAGEMESH_KV_URL", "valkey-kv", {"cache", "engine"}),
         ):
             user, found = name.partition("-")[0], environment[variable]
