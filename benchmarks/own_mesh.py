@@ -57,6 +57,10 @@ class OwnMesh:
         """Drain and end all processes, embedded servers included."""
         self._command("down")
 
+    @property
+    def http_url(self) -> str:
+        return f"http://127.0.0.1:{self._ports[1]}"
+
     @contextmanager
     def gateway(self) -> Iterator[gateway_pb2_grpc.GatewayServiceStub]:
         with grpc.insecure_channel(f"127.0.0.1:{self._ports[0]}") as channel:

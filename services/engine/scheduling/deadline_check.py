@@ -15,7 +15,7 @@ MIN_RETRY_AFTER_MS = 100
 def seconds_ahead(num_tokens: int, others: Iterable[tuple[int, int]], cost: StepCost) -> float:
     """What is computed before a prompt of `num_tokens`: the (uncomputed, depth) of others in its bucket or below."""
     bucket = bucket_of(num_tokens)
-    return sum(cost.prompt_s(left, depth) for left, depth in others if bucket_of(left) <= bucket)
+    return sum(cost.least_prompt_s(left, depth) for left, depth in others if bucket_of(left) <= bucket)
 
 
 def refusal(remaining_s: float, needed_s: float) -> Exhausted | None:

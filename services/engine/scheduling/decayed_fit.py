@@ -6,15 +6,18 @@ DECAY = 0.95
 """Weight of a measurement at the next one: about the last twenty count."""
 MAX_SURPRISE = 4.0
 """A measurement counts for at most so many times what was expected: a pause of the whole machine is not a cost."""
-MIN_INDEPENDENCE = 1e-4
-"""Below it, both quantities grew together, and the second's part is left as it was."""
+PRIOR_WEIGHT = 0.02
+"""Of what is measured: how much the expected relation of both parts counts. It decides where the second quantity was
+never large against the first, so that noise in small ones is not taken for a cost that large ones would have."""
 
 
 class DecayedFit:
     """Least squares of y ≈ p·a + q·b with p, q ≥ 0, where older measurements count less and less."""
 
-    def __init__(self) -> None:
+    def __init__(self, prior_ratio: float) -> None:
+        """`prior_ratio`: what q : p should be while measurements do not tell."""
         self.p = self.q = 0.0
+        self._prior_ratio = prior_ratio
         self._aa = self._ab = self._bb = self._ay = self._by = 0.0
 
     def __call__(self, a: float, b: float) -> float:
@@ -36,13 +39,17 @@ class DecayedFit:
         self._solve()
 
     def _solve(self) -> None:
-        determinant = self._aa * self._bb - self._ab * self._ab
-        if determinant > MIN_INDEPENDENCE * self._aa * self._bb:
-            self.p = (self._ay * self._bb - self._by * self._ab) / determinant
-            self.q = (self._by * self._aa - self._ay * self._ab) / determinant
-        elif self._aa > 0:
-            self.p = (self._ay - self.q * self._ab) / self._aa
-        if self.q < 0 or (self.p < 0 and not self._bb):
-            self.q, self.p = 0.0, self._ay / self._aa if self._aa else 0.0
+        """Minimize the squares, and PRIOR_WEIGHT·Σa²·(q − ratio·p)² beside them."""
+        weight = PRIOR_WEIGHT * self._aa
+        aa = self._aa + weight * self._prior_ratio * self._prior_ratio
+        ab = self._ab - weight * self._prior_ratio
+        bb = self._bb + weight
+        determinant = aa * bb - ab * ab
+        if determinant <= 0:  # nothing was measured
+            return
+        self.p = (self._ay * bb - self._by * ab) / determinant
+        self.q = (self._by * aa - self._ay * ab) / determinant
+        if self.q < 0:
+            self.p, self.q = self._ay / self._aa, 0.0
         elif self.p < 0:
             self.p, self.q = 0.0, self._by / self._bb

@@ -199,4 +199,4 @@ class Policy:
 
     def _own_s(self, sequence: Sequence) -> float:
         """What the sequence's prompt takes with nothing beside it."""
-        return self.cost.prompt_s(sequence.num_expected, len(sequence.tokens) - sequence.num_expected)
+        return self.cost.least_prompt_s(sequence.num_expected, len(sequence.tokens) - sequence.num_expected)

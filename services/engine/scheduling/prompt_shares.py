@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from services.engine.scheduling.length_bucket import LONG, SHORTEST, bucket_of
 from services.engine.scheduling.step_cost import StepCost
 
-MIN_CHUNK = 16
+MIN_CHUNK = 8
 """Tokens that a step takes of a prompt in any case, so that it gets on."""
-GRAIN = 16
+GRAIN = 8
 """Chunks are cut to whole multiples, which is how the kernels take rows."""
 OLDEST_SHARE = 0.25
 """Of the time for prompts that the oldest one has in the long run, whatever else comes."""

@@ -55,8 +55,18 @@ def test_what_decodes_is_told_apart_from_what_a_prompt_takes() -> None:
     assert abs(cost.prompt_s(64, 0) / chunk_s(64, 0) - 1) < 0.05
 
 
+def test_noise_of_shallow_prompts_is_not_taken_for_a_cost_of_depth() -> None:
+    cost = StepCost()
+    for number in range(40):
+        noise = 1.5 if number % 2 else 0.7
+        tokens = 40 + 20 * (number % 5)
+        cost.measured(noise * chunk_s(tokens, 0), StepWork(0, tokens, tokens * tokens / 2))
+    assert cost.prompt_s(6000, 0) < 3 * chunk_s(6000, 0)
+    assert cost.least_prompt_s(6000, 0) < 2 * 6000 * TOKEN_S, "nothing deep was measured"
+
+
 def test_a_pause_of_the_machine_is_no_cost() -> None:
-    fit = DecayedFit()
+    fit = DecayedFit(0.1)
     for _ in range(20):
         fit.measured(1.0, 1.0, 0.0)
     fit.measured(1000.0, 1.0, 0.0)
@@ -65,7 +75,7 @@ def test_a_pause_of_the_machine_is_no_cost() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0.1, 100), st.floats(0, 100)), max_size=30))
 def test_a_cost_is_never_negative(measured: list[tuple[float, float, float]]) -> None:
-    fit = DecayedFit()
+    fit = DecayedFit(0.1)
     for values in measured:
         fit.measured(*values)
         assert fit.p >= 0
