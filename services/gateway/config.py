@@ -109,6 +109,9 @@ class GatewayConfig(Section):
     """How long a deferred request may wait before it expires."""
     deferred_timeout_s: float = Field(default=600.0, gt=0)
     """Deadline of one run of a deferred request."""
+    deferred_max_runs: int = Field(default=6, ge=1)
+    """Runs of a request that may be cut off, by a crash say, before it is dead-lettered; waiting for capacity is no
+    run."""
     max_deferred: int = Field(default=10_000, ge=0)
     """Deferred requests kept at once, per mesh."""
     republish_after_s: float = Field(default=15.0, gt=0)

@@ -191,7 +191,10 @@ class Gateway:
             remaining_s = min(remaining_s, self._config.deferred_timeout_s)
         running = self._requests.register(job, first_seq=delivered.next_seq)
         self._runner.queues[job.route_name].enter()  # beyond its bound if need be: it was accepted before
-        self._workbench.start(job, running, Deadline.after(remaining_s), time.monotonic(), delivered, keep_events=True)
+        work = self._workbench.start(
+            job, running, Deadline.after(remaining_s), time.monotonic(), delivered, keep_events=True
+        )
+        work.was_deferred = claim.was_deferred
         return running
 
     def working_on(self) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ import time
 
 from redis.exceptions import RedisError
 
+from services.gateway import metrics
 from services.gateway.config import GatewayConfig
 from services.gateway.event_store import stream_key
 from services.gateway.ledger import Ledger
@@ -31,9 +32,11 @@ class Deferral:
     async def defer(self, work: Work) -> bool:
         """Make the request durable for later and tell its readers; False when that cannot be promised."""
         job = work.job
-        expires_s = time.time() + self._config.deferred_ttl_s
+        ttl_s = job.request.deferral_ttl_s or self._config.deferred_ttl_s
+        expires_s = time.time() + ttl_s
         envelope = new_envelope(DEFERRED, tenant_id=job.tenant_id, request_id=job.request_id)
         envelope.deferred.expires_at.FromSeconds(int(expires_s))
+        envelope.deferred.priority = job.request.deferral_priority
         # Stored with the rest, so that the run that comes later counts its events from here.
         event = gateway_pb2.Event(
             seq=work.running.last_seq + 1, queued=gateway_pb2.Queued(request_id=job.request_id, deferred=True)
@@ -43,7 +46,7 @@ class Deferral:
                 return False
             async with self._redis.pipeline(transaction=True) as pipe:
                 await self._ledger.defer(job.tenant_id, job.request_id, expires_s, pipeline=pipe)
-                await self.outbox.put(envelope, pipeline=pipe)
+                await self.outbox.put(envelope, priority=job.request.deferral_priority, ttl_s=ttl_s, pipeline=pipe)
                 stream = stream_key(job.tenant_id, job.request_id)
                 pipe.xadd(stream, {"event": event.SerializeToString()}, id=f"{event.seq}-0")
                 pipe.expire(stream, self._config.deferred_ttl_s)
@@ -54,6 +57,7 @@ class Deferral:
         if not deferred:  # somebody else owns the request by now
             return False
         work.running.relay(event)
+        metrics.DEFERRED.labels(job.route_name).inc()
         log.info("deferred")
         return True
 

@@ -18,6 +18,7 @@ from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.errors import Exhausted, InvalidRequest, NotFound
 from stagemesh.runtime.knowledge import NO_BASE, check_base_name
 from stagemesh.runtime.mesh_config import MeshConfig, SamplingDefaults
+from stagemesh.runtime.outbox import MAX_PRIORITY
 
 ROLES = frozenset({"system", "user", "assistant"})
 MAX_STOP = 16
@@ -98,6 +99,7 @@ def make_job(tenant_id: str, request: gateway_pb2.InferenceRequest, mesh: MeshCo
     _check_knowledge(request)
     _check_sampling(request.sampling, config)
     _check_anchors(request)
+    _check_deferral(request, config)
     filled = gateway_pb2.InferenceRequest()
     filled.CopyFrom(request)
     filled.request_id = request.request_id.lower()
@@ -262,6 +264,19 @@ def _check_sampling(sampling: common_pb2.SamplingParams, config: GatewayConfig) 
 
 def _refuse(name: str, rule: str) -> None:
     raise InvalidRequest("INVALID_SAMPLING", f"{name} {rule}", field=f"sampling.{name}")
+
+
+def _check_deferral(request: gateway_pb2.InferenceRequest, config: GatewayConfig) -> None:
+    if abs(request.deferral_priority) > MAX_PRIORITY:
+        raise InvalidRequest(
+            "PRIORITY_OUT_OF_RANGE", f"deferral_priority must lie within ±{MAX_PRIORITY}", field="deferral_priority"
+        )
+    if request.deferral_ttl_s > config.deferred_ttl_s:
+        raise InvalidRequest(
+            "INVALID_VALUE",
+            f"deferral_ttl_s must be at most {config.deferred_ttl_s} (gateway.deferred_ttl_s)",
+            field="deferral_ttl_s",
+        )
 
 
 def _check_anchors(request: gateway_pb2.InferenceRequest) -> None:

@@ -18,11 +18,14 @@ RENEWED_AT_ONCE = 32
 
 
 class LeaseKeeper:
-    def __init__(self, gateway: Gateway, deferred: DeferredRuns, ledger: GuardedLedger, *, lease_s: float) -> None:
+    def __init__(
+        self, gateway: Gateway, deferred: DeferredRuns, ledger: GuardedLedger, *, lease_s: float, max_runs: int
+    ) -> None:
         self._gateway = gateway
         self._deferred = deferred
         self._ledger = ledger
         self._lease_s = lease_s
+        self._max_runs = max_runs
         self._task = asyncio.create_task(self._run(), name="lease-keeper")
 
     async def close(self) -> None:
@@ -62,8 +65,10 @@ class LeaseKeeper:
             if isinstance(found, Claim):
                 log.info("takes over", request_id=request_id, tenant_id=tenant_id)
                 try:
+                    if found.runs > self._max_runs:
+                        raise Unavailable("ATTEMPTS_USED_UP", f"{self._max_runs} runs of the request were cut off")
                     await self._gateway.resume(found)
-                except StagemeshError as error:  # the configuration no longer knows its model or route
+                except StagemeshError as error:  # or the configuration no longer knows its model or route
                     await self._deferred.give_up(tenant_id, request_id, error)
             else:
                 await self._ledger.call(self._ledger.ledger.forget_lease(tenant_id, request_id))

@@ -27,6 +27,9 @@ from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 
 LEASES = "stagemesh:ledger:leases"
+DEAD_LETTERS = "stagemesh:ledger:dead-letters"
+MAX_DEAD_LETTERS = 10_000
+"""Dead letters that can be listed and run again; older ones keep their outcome only."""
 TTL_MARGIN_S = 3_600
 """How much longer than its deadline an unfinished entry lives, so that a takeover can still end it."""
 
@@ -52,6 +55,8 @@ class Claim:
     """Of what the caller sent: a repeat is told by it."""
     deadline_unix_s: float
     was_deferred: bool
+    runs: int = 1
+    """Which run this is; waiting for capacity is none."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ class Ledger:
         self._outcome_ttl_s = outcome_ttl_s
         self._begin, self._claim, self._defer = _load(redis, "begin"), _load(redis, "claim"), _load(redis, "defer")
         self._finish, self._renew = _load(redis, "finish"), _load(redis, "renew")
+        self._revive = _load(redis, "revive")
 
     async def begin(
         self, tenant_id: str, request: gateway_pb2.InferenceRequest, payload_hash: bytes, deadline_unix_s: float
@@ -150,7 +156,7 @@ class Ledger:
         Gives the Claim; or the Entry as it stands when it cannot be claimed; or None when it is unknown.
         """
         now_ms = _now_ms()
-        state, payload, payload_hash, deadline, final = await self._claim(
+        state, payload, payload_hash, deadline, final, runs = await self._claim(
             keys=[_key(tenant_id, request_id), LEASES],
             args=[
                 self._owner,
@@ -162,7 +168,9 @@ class Ledger:
         )
         if state == b"claimed":
             request = gateway_pb2.InferenceRequest.FromString(payload)
-            return Claim(tenant_id, request_id, request, payload_hash, float(deadline), was_deferred=deferred)
+            return Claim(
+                tenant_id, request_id, request, payload_hash, float(deadline), was_deferred=deferred, runs=int(runs)
+            )
         if state == b"absent":
             return None
         return Entry(state.decode(), gateway_pb2.Final.FromString(final) if final else None)
@@ -171,7 +179,7 @@ class Ledger:
         """The one final transition; False when the request was final before, or (with `owned`) is somebody else's."""
         return bool(
             await self._finish(
-                keys=[_key(tenant_id, final.request_id), LEASES],
+                keys=[_key(tenant_id, final.request_id), LEASES, DEAD_LETTERS],
                 args=[
                     self._owner if owned else "",
                     f"{tenant_id}:{final.request_id}",
@@ -180,9 +188,44 @@ class Ledger:
                     _now_ms(),
                     self._outcome_ttl_s,
                     int(final.outcome == common_pb2.OUTCOME_REJECTED and final.error.retry_after_ms > 0),
+                    MAX_DEAD_LETTERS if final.outcome == common_pb2.OUTCOME_DEAD_LETTERED else 0,
                 ],
             )
         )
+
+    async def revive(
+        self, tenant_id: str, request_id: str, expires_unix_s: float, *, pipeline: Pipeline | None = None
+    ) -> bool:
+        """A dead letter → deferred, for an operator; False where it is none, or its payload has gone."""
+        return bool(
+            await self._revive(
+                client=pipeline,
+                keys=[_key(tenant_id, request_id), DEAD_LETTERS],
+                args=[
+                    f"{tenant_id}:{request_id}",
+                    expires_unix_s,
+                    max(1, int(expires_unix_s - time.time())) + TTL_MARGIN_S,
+                ],
+            )
+        )
+
+    async def forget_dead(self, tenant_id: str, request_id: str) -> bool:
+        """A dead letter is not to be listed nor run again; its outcome stays. False where it is none."""
+        if not await self._redis.zrem(DEAD_LETTERS, f"{tenant_id}:{request_id}"):
+            return False
+        await self._redis.hdel(_key(tenant_id, request_id), "payload")
+        return True
+
+    async def dead_letters(self, limit: int) -> list[tuple[str, str]]:
+        """`(tenant, request)` of dead letters, the newest first."""
+        members = cast("list[bytes]", await self._redis.zrevrange(DEAD_LETTERS, 0, limit - 1))
+        pairs = (member.decode().rpartition(":") for member in members)
+        return [(tenant_id, request_id) for tenant_id, _, request_id in pairs]
+
+    async def request_of(self, tenant_id: str, request_id: str) -> gateway_pb2.InferenceRequest | None:
+        """What was asked, while it may still run; None afterwards."""
+        payload = cast("bytes | None", await self._redis.hget(_key(tenant_id, request_id), "payload"))
+        return gateway_pb2.InferenceRequest.FromString(payload) if payload else None
 
     async def lookup(self, tenant_id: str, request_id: str) -> Entry | None:
         """The entry of a request, None if unknown."""

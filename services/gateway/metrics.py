@@ -35,6 +35,10 @@ COMMITS = Counter("stagemesh_session_commits_total", "Session commits by fate", 
 ADDITIONS = Counter(
     "stagemesh_additions_total", "Requests that asked for passages or preferences, by what they got", ["kind", "result"]
 )
+DEFERRED = Counter("stagemesh_deferred_total", "Requests that were taken for later", ["route"])
+DEFERRED_ENDED = Counter("stagemesh_deferred_ended_total", "Deferred requests by final outcome", ["outcome"])
+DEFERRED_WAITING = Gauge("stagemesh_deferred_waiting", "Deferred requests without an outcome, those that run included")
+DEFERRAL_LAG = Gauge("stagemesh_deferral_lag_seconds", "Age of the oldest deferred request without an outcome")
 EVENTS_LOST = Counter("stagemesh_resumable_events_lost_total", "Events of resumable requests that could not be kept")
 
 KV_TOKENS = Counter("stagemesh_kv_tokens_total", "Prompt tokens by where their KV came from", ["source"])

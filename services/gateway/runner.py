@@ -119,8 +119,10 @@ class Runner:
             ttft_ms=held.ttft_us / 1000,
             total_ms=held.total_us / 1000,
         )
-        if work.job.request.allow_deferral:
-            await self.deferral.confirm(work.job.tenant_id, work.job.request_id)
+        if work.job.request.allow_deferral and held.outcome != common_pb2.OUTCOME_DEAD_LETTERED:
+            await self.deferral.confirm(
+                work.job.tenant_id, work.job.request_id
+            )  # of a dead letter a worker tells first
 
 
 def _publish_place(work: Work, place: Place) -> None:
@@ -138,6 +140,8 @@ def _count(work: Work, final: gateway_pb2.Final) -> None:
     metrics.DURATION.labels(route).observe(final.total_us / 1e6)
     if final.ttft_us:
         metrics.TTFT.labels(route).observe(final.ttft_us / 1e6)
+    if work.was_deferred:
+        metrics.DEFERRED_ENDED.labels(outcome).inc()
     for kind, amount in (
         ("prompt", final.usage.prompt_tokens),
         ("completion", final.usage.completion_tokens),

@@ -14,6 +14,7 @@ from services.gateway.commits import SessionCommits
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway
 from services.gateway.deferral import Deferral
+from services.gateway.deferral_lag import DeferralLag
 from services.gateway.deferred_runs import DeferredRuns
 from services.gateway.event_store import EventStore
 from services.gateway.http.server import HttpServer
@@ -103,8 +104,11 @@ class GatewayService:
             events=self._events,
             permits=AdapterPermits(self._adapters_of, shared=config.shared_adapters),
         )
-        self._deferred = DeferredRuns(self.gateway, runner)
-        self._leases = LeaseKeeper(self.gateway, self._deferred, self._ledger, lease_s=config.lease_s)
+        self._deferred = DeferredRuns(self.gateway, runner, config)
+        self._leases = LeaseKeeper(
+            self.gateway, self._deferred, self._ledger, lease_s=config.lease_s, max_runs=config.deferred_max_runs
+        )
+        self._lag = DeferralLag(deferred)
         self._http = HttpServer(self.gateway, config)
 
     async def _adapters_of(self, tenant_id: str) -> frozenset[str]:
@@ -137,6 +141,7 @@ class GatewayService:
     async def close(self) -> None:
         await self._http.stop()
         await self._leases.close()
+        await self._lag.close()
         if self._shadow is not None:
             await self._shadow.close(2.0)
         for relay in self._relays:

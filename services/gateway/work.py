@@ -69,6 +69,7 @@ class Work:
     outputs: list[Output]
     prompt: Prompt | None = None
     first_delta_s: float | None = None
+    was_deferred: bool = False
     begun: asyncio.Event | None = None
     """Set once the ledger has been asked to begin it; None: that was before the work. Nothing may end it earlier."""
 

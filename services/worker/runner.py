@@ -23,6 +23,8 @@ from stagemesh.runtime.kafka_consumer import TryLater
 from stagemesh.runtime.telemetry import get_logger
 from stagemesh.runtime.topics import DEFERRED_DEAD
 
+MORE_URGENT_FIRST = "MORE_URGENT_FIRST"
+"""The gateway ran a request that goes before this one: ask again at once."""
 WORTH_WAITING = (Unavailable, Exhausted)
 """Refusals that say: not now. They use up the budget of waiting, not the attempts."""
 WORTH_REPEATING = (*WORTH_WAITING, Internal, DeadlineExceeded, Cancelled)
@@ -44,6 +46,8 @@ class DeferredRunner:
         except NotFound:  # its ledger entry has gone after the outcome's time to live
             log.info("deferred request unknown", request_id=request_id)
         except WORTH_WAITING as error:
+            if error.reason == MORE_URGENT_FIRST:
+                raise TryLater(error.reason, 0.0, backs_off=False) from error
             if not self._budget.can_wait(tenant_id, request_id):
                 raise
             raise TryLater(error.reason, error.retry_after_ms / 1000) from error

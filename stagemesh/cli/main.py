@@ -22,6 +22,7 @@ COMMANDS = {
     "kb": "Knowledge bases that answers may draw on.",
     "tenant": "Tenants, their keys, and the adapters they may use.",
     "adapter": "Load, replace and unload LoRA adapters.",
+    "deferred": "Deferred requests and dead letters: list, show, retry, drop.",
     "cache": "What was reused of earlier computing, and why not.",
     "shadow": "Report what the candidate model answered differently.",
     "chaos": "Let something go wrong on purpose, and see that it heals.",

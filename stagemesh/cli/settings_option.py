@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from stagemesh.cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
+    from stagemesh.runtime.config import Source
     from stagemesh.runtime.mesh_config import MeshConfig
+
+T = TypeVar("T")
 
 
 def config_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,10 +26,16 @@ def config_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def read_mesh_config(path: Path | None) -> MeshConfig:
     """The shared part of the configuration. Raises CommandError that names the bad key and its place."""
-    from stagemesh.runtime.config import ConfigError, read_source
     from stagemesh.runtime.mesh_config import MeshConfig
 
+    return read_part(path, lambda source: source.shared(MeshConfig))
+
+
+def read_part(path: Path | None, part: Callable[[Source], T]) -> T:
+    """A part of the configuration. Raises CommandError that names the bad key and its place."""
+    from stagemesh.runtime.config import ConfigError, read_source
+
     try:
-        return read_source(path).shared(MeshConfig)
+        return part(read_source(path))
     except ConfigError as error:
         raise CommandError(str(error), Exit.USAGE) from None

@@ -40,9 +40,11 @@ GiveUp = Callable[[events_pb2.Envelope, int, Exception], Awaitable[None]]
 class TryLater(Exception):
     """Raised by a handler when what it needs is away: the event waits, and the attempt does not count."""
 
-    def __init__(self, reason: str, after_s: float = 0.0) -> None:
+    def __init__(self, reason: str, after_s: float = 0.0, *, backs_off: bool = True) -> None:
+        """`backs_off`: waits grow with their number; without it, the event is handled again after `after_s` exactly."""
         super().__init__(reason)
         self.after_s = after_s
+        self.backs_off = backs_off
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,8 +234,8 @@ class EventConsumer:
             try:
                 await self._handle(envelope, attempt)
             except TryLater as later:
-                waits += 1
-                await asyncio.sleep(max(later.after_s, self._backoff.backoff_s(waits)))
+                waits += later.backs_off
+                await asyncio.sleep(max(later.after_s, self._backoff.backoff_s(waits) if later.backs_off else 0.0))
             except Exception as error:
                 self.counts.retried += 1
                 log.warning("event failed", request_id=envelope.request_id, attempt=attempt, exc_info=error)

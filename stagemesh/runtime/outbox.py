@@ -41,6 +41,13 @@ class Entry:
     """How often it was published, this time included."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lag:
+    count: int
+    oldest_s: float
+    """0 when nothing waits."""
+
+
 class Outbox:
     """The outbox of one topic. Any number of processes may use it at once.
 
@@ -57,10 +64,17 @@ class Outbox:
         self._keep_ms = self._ttl_ms + KEEP_S * 1000
         self._max_entries = max_entries
         self._base = f"outbox:{{{self.topic_name}}}"
-        self._keys = [f"{self._base}:{name}" for name in ("bodies", "order", "expiry", "due", "tries")]
+        self._keys = [f"{self._base}:{name}" for name in ("bodies", "order", "expiry", "due", "tries", "since")]
 
-    async def put(self, envelope: events_pb2.Envelope, *, priority: int = 0, pipeline: Pipeline | None = None) -> bool:
-        """Store an event durably; a repeat of the same tenant and request ID changes nothing.
+    async def put(
+        self,
+        envelope: events_pb2.Envelope,
+        *,
+        priority: int = 0,
+        ttl_s: float | None = None,
+        pipeline: Pipeline | None = None,
+    ) -> bool:
+        """Store an event durably; a repeat of the same tenant and request ID changes nothing. `ttl_s`: less than usual.
 
         False when the outbox is full. Raises Exhausted (OUTBOX_FULL) when Redis has no memory left.
         With `pipeline` only the command is queued, and there is no limit then: ask `has_room` before. It gives 1.
@@ -75,7 +89,7 @@ class Outbox:
             entry_id,
             record,
             priority,
-            self._ttl_ms,
+            self._ttl_ms if ttl_s is None else min(self._ttl_ms, int(ttl_s * 1000)),
             self._keep_ms,
             limit,
             *([body] if body else []),
@@ -134,6 +148,19 @@ class Outbox:
             return await self._redis.hlen(self._keys[0])
         except (RedisError, OSError) as error:
             raise as_unavailable(error) from error
+
+    async def lag(self) -> Lag:
+        """How many events wait for their effect, and for how long the oldest has."""
+        count, oldest_ms = await self._eval(scripts.LAG, [self._keys[0], self._keys[5]])
+        return Lag(count=count, oldest_s=oldest_ms / 1000)
+
+    async def most_urgent(self, offset: int, limit: int) -> list[tuple[str, str]]:
+        """`(tenant, request)` of entries in the order in which they are to be worked off: `list` without records."""
+        try:
+            ids = cast("list[bytes]", await self._redis.zrange(self._keys[1], offset, offset + limit - 1))
+        except (RedisError, OSError) as error:
+            raise as_unavailable(error) from error
+        return [(entry.tenant_id, entry.request_id) for entry in (_entry(entry_id, b"") for entry_id in ids)]
 
     async def list(self, offset: int, limit: int) -> list[Entry]:
         """Entries in the order in which they will be published."""

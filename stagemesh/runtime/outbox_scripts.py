@@ -5,6 +5,7 @@ order   zset  id → rank: higher priority first, then older first; holds every 
 expiry  zset  id → when the entry is too old to be worth doing, Unix ms
 due     zset  id → when a published entry is published again, Unix ms; an entry that is not in it waits
 tries   hash  id → how often it was published
+since   zset  id → when it was put, Unix ms
 
 Times are the server's, so that relays need no common clock.
 """
@@ -14,7 +15,7 @@ local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 """
 
-# KEYS: bodies order expiry due tries [body]
+# KEYS: bodies order expiry due tries since [body]
 # ARGV: id, record, priority, ttl_ms, keep_ms, max_entries (0: no limit here), body
 PUT = (
     NOW_MS
@@ -22,25 +23,27 @@ PUT = (
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 1 end
 local max = tonumber(ARGV[6])
 if max > 0 and redis.call('HLEN', KEYS[1]) >= max then return 0 end
-if KEYS[6] then redis.call('SET', KEYS[6], ARGV[7], 'PX', ARGV[5]) end
+if KEYS[7] then redis.call('SET', KEYS[7], ARGV[7], 'PX', ARGV[5]) end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('ZADD', KEYS[2], now - tonumber(ARGV[3]) * 4398046511104, ARGV[1])
 redis.call('ZADD', KEYS[3], now + tonumber(ARGV[4]), ARGV[1])
-for i = 1, 5 do
+redis.call('ZADD', KEYS[6], now, ARGV[1])
+for i = 1, 6 do
   if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[5]) then redis.call('PEXPIRE', KEYS[i], ARGV[5]) end
 end
 return 1
 """
 )
 
-# KEYS: bodies order expiry due tries body
+# KEYS: bodies order expiry due tries since body
 # ARGV: id
 REMOVE = """
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('ZREM', KEYS[4], ARGV[1])
 redis.call('HDEL', KEYS[5], ARGV[1])
-redis.call('DEL', KEYS[6])
+redis.call('ZREM', KEYS[6], ARGV[1])
+redis.call('DEL', KEYS[7])
 return redis.call('HDEL', KEYS[1], ARGV[1])
 """
 
@@ -97,5 +100,15 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '-inf', now, 'BYSCORE', 'LIMIT
   table.insert(found, redis.call('HGET', KEYS[1], id))
 end
 return found
+"""
+)
+
+# KEYS: bodies since
+# Gives how many entries there are, and the age of the oldest in ms.
+LAG = (
+    NOW_MS
+    + """
+local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+return {redis.call('HLEN', KEYS[1]), oldest[2] and math.max(0, now - tonumber(oldest[2])) or 0}
 """
 )

@@ -153,7 +153,7 @@ async def test_every_key_has_a_time_to_live(redis: Redis) -> None:
     await outbox.claim_due(1, 60.0)
     await outbox.put(event("c"))
     keys = await redis.keys()
-    assert len(keys) == 6
+    assert len(keys) == 7
     assert all([await redis.pttl(key) > 0 for key in keys])
 
 

@@ -226,7 +226,7 @@ async def test_after_its_attempts_a_request_is_dead_lettered_in_the_ledger_and_o
         await world.all_confirmed()
         letter = await asyncio.to_thread(read_one, broker, DEFERRED_DEAD.name(world.prefix))
     assert world.gateway.finals == {"a": DEAD}
-    assert world.gateway.calls[("a", "1")] == 3
+    assert world.gateway.calls[("a", "1")] >= 3  # its event may have been published twice, and found the outcome then
     assert (letter.request_id, letter.tenant_id, letter.dead_letter.attempts) == ("a", "acme", 3)
     assert letter.dead_letter.error.reason == "ENGINE_BROKE"
 

@@ -9,6 +9,7 @@ from services.gateway.http.rules import read_rules, read_text_rules
 from services.gateway.http.sampling import read_sampling
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2
+from stagemesh.runtime.outbox import MAX_PRIORITY
 
 _OVERFLOW = {
     "reject": tokenizer_pb2.OVERFLOW_POLICY_REJECT,
@@ -32,6 +33,8 @@ def read_common(fields: Fields, caller: Caller) -> gateway_pb2.InferenceRequest:
         knowledge=fields.text("knowledge") or "",
         resumable=fields.flag("resumable") or False,
         allow_deferral=fields.flag("allow_deferral") or False,
+        deferral_priority=fields.integer("deferral_priority", least=-MAX_PRIORITY, most=MAX_PRIORITY) or 0,
+        deferral_ttl_s=fields.integer("deferral_ttl_s", least=1) or 0,
     )
     if caller.mode:
         request.policy.precision_mode = caller.mode

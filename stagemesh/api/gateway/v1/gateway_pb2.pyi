@@ -45,6 +45,8 @@ class InferenceRequest(_message.Message):
     KNOWLEDGE_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
     TEXT_RULES_FIELD_NUMBER: _builtins.int
+    DEFERRAL_PRIORITY_FIELD_NUMBER: _builtins.int
+    DEFERRAL_TTL_S_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUIDv7, made by the gateway when empty. The idempotency key: the same ID with another payload is refused."""
     model: _builtins.str
@@ -61,6 +63,10 @@ class InferenceRequest(_message.Message):
     overflow: _tokenizer_pb2.OverflowPolicy.ValueType
     knowledge: _builtins.str
     """The knowledge base that the answer may draw on; empty for what the configuration says, `none` for none."""
+    deferral_priority: _builtins.int
+    """Once deferred: requests of a higher priority go first, then older ones. From -100 to 100."""
+    deferral_ttl_s: _builtins.int
+    """Once deferred: how long it may wait, in seconds; 0 for the longest that the gateway allows."""
     @_builtins.property
     def chat(self) -> _common_pb2.ChatMessages: ...
     @_builtins.property
@@ -99,10 +105,12 @@ class InferenceRequest(_message.Message):
         knowledge: _builtins.str = ...,
         rules: _abc.Iterable[_common_pb2.Rule] | None = ...,
         text_rules: _abc.Iterable[_common_pb2.TextRules] | None = ...,
+        deferral_priority: _builtins.int = ...,
+        deferral_ttl_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "constraint", b"constraint", "input", b"input", "policy", b"policy", "prompt", b"prompt", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_deferral", b"allow_deferral", "anchors", b"anchors", "chat", b"chat", "constraint", b"constraint", "input", b"input", "knowledge", b"knowledge", "model", b"model", "overflow", b"overflow", "policy", b"policy", "prompt", b"prompt", "request_id", b"request_id", "resumable", b"resumable", "route", b"route", "rules", b"rules", "sampling", b"sampling", "session_id", b"session_id", "text_rules", b"text_rules", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_deferral", b"allow_deferral", "anchors", b"anchors", "chat", b"chat", "constraint", b"constraint", "deferral_priority", b"deferral_priority", "deferral_ttl_s", b"deferral_ttl_s", "input", b"input", "knowledge", b"knowledge", "model", b"model", "overflow", b"overflow", "policy", b"policy", "prompt", b"prompt", "request_id", b"request_id", "resumable", b"resumable", "route", b"route", "rules", b"rules", "sampling", b"sampling", "session_id", b"session_id", "text_rules", b"text_rules", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["chat", "prompt"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
