@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from services.engine.healing.config import HealingConfig
 from services.engine.modes import Mode
 from stagemesh.runtime.config import Section
 
@@ -200,6 +201,7 @@ class EngineConfig(Section):
     speculation: SpeculationConfig = SpeculationConfig()
     progressive_precision: ProgressivePrecisionConfig = ProgressivePrecisionConfig()
     kv_store: KvStoreConfig = KvStoreConfig()
+    healing: HealingConfig = HealingConfig()
 
     @model_validator(mode="after")
     def _check_modes(self) -> Self:

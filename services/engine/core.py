@@ -16,6 +16,7 @@ from services.engine.checks import SensitiveChecks
 from services.engine.draft_run import DraftRun
 from services.engine.drafting import Drafting, NoDrafting
 from services.engine.ending import Ending, end_tokens, take_token
+from services.engine.healing.healer import Healer, step_failed
 from services.engine.jump_ahead import jump
 from services.engine.kv.jobs import LoadJob, SaveJob
 from services.engine.kv.stored_kv import MakeStoredKv
@@ -67,8 +68,10 @@ class EngineCore:
         drafting: Drafting | None = None,
         checks: SensitiveChecks | None = None,
         make_stored: MakeStoredKv | None = None,
+        healer: Healer | None = None,
     ) -> None:
         self._runner = runner
+        self.healer = healer or Healer(runner)
         self._drafting = drafting or NoDrafting()
         self._checks = checks
         self._masks = MaskThread()
@@ -112,6 +115,7 @@ class EngineCore:
         sequence.reads_logits = is_checked or sequence.scoring is not None
         num_pages = self._blocks.num_cached_pages(sequence.table, sequence.tokens)
         self.policy.arrived(sequence, PAGE_SIZE * max(num_pages, sequence.kv.num_stored_pages))
+        self.healer.has_faults |= bool(sequence.faults)
         self._scheduler.add(sequence)
         place_s = self._wait.seconds(len(self._scheduler.waiting)) if self._scheduler.is_full else 0.0
         if refused := self.policy.refusal(sequence, self._scheduler, time.monotonic(), place_s):
@@ -211,7 +215,7 @@ class EngineCore:
                 item.sequence.admitted_s = started_s
         items = self._drafting.add_drafts(items, self._with_drafts)
         run_started_s = time.monotonic()
-        with self._masks.preparing(items):
+        with self.healer.watching(items), self._masks.preparing(items):
             rows = self._run(items, probe)
         run_s = time.monotonic() - run_started_s
         done = [item for item in items if item.sequence.state is State.RUNNING]  # else its run failed
@@ -230,8 +234,9 @@ class EngineCore:
                     self._update(item.sequence).queue = QueueState(0, 0.0, min(item.end, item.sequence.num_prompt))
         probe.mark(Part.SAMPLE)
         seconds = time.monotonic() - started_s
-        self.policy.measured(seconds, items)
-        self._drafting.measured(runs, sum(item.num_rows for item in items), run_s)
+        if not self.healer.was_disturbed:
+            self.policy.measured(seconds, items)
+            self._drafting.measured(runs, sum(item.num_rows for item in items), run_s)
         shares = self._stages.end(probe, num_prompt_tokens > 0)
         for item in items:
             item.sequence.stage_seconds.add(seconds, shares)
@@ -266,23 +271,46 @@ class EngineCore:
     def _run(self, items: Seq[WorkItem], probe: Probe) -> dict[str, Rows]:
         """Sampled rows of logits by sequence, [n, V].
 
-        A step that fails is run again one sequence at a time, so that only the cause fails. That is safe: writing KV
-        for the same position gives the same bytes.
+        A step that fails is run again one sequence at a time, so that only the cause fails, and the cause is healed.
+        That is safe: writing KV for the same position gives the same bytes.
         """
         self._runner.zero(self._blocks.take_pages_to_zero())
         try:
-            rows = self._runner.run(items, probe)
-        except Exception as error:
+            rows = self.healer.run(items, probe)
+        except Exception as error:  # noqa: BLE001  it is healed, or told to the sequence's caller
             if len(items) == 1:
-                log.exception("sequence failed", sequence_id=items[0].sequence.sequence_id)
-                self._fail(items[0].sequence, Internal("STEP_FAILED", "computing the step failed; the log has more"))
-                return {}
+                healed = self._healed(items[0], error)
+                return {} if healed is None else {items[0].sequence.sequence_id: healed}
             log.warning("step failed, running its sequences one by one", num_sequences=len(items), error=str(error))
             return {key: row for item in items for key, row in self._run([item], probe).items()}
         ends = accumulate(item.num_sampled for item in items)
         return {
             item.sequence.sequence_id: rows[end - item.num_sampled : end] for item, end in zip(items, ends, strict=True)
         }
+
+    def _healed(self, item: WorkItem, error: Exception) -> Rows | None:
+        """Rows of an item whose step failed, without drafts; None: its sequence begins again, or has ended."""
+        sequence = item.sequence
+        try:
+            rows = self.healer.replayed(item, error)
+        except Exception as failed:
+            if self.healer.may_begin_again(sequence, failed):
+                self._scheduler.begin_again(sequence, spoiled=not isinstance(failed, MemoryError))
+            else:
+                log.exception("sequence failed", sequence_id=sequence.sequence_id)
+                self._fail(sequence, step_failed(failed))
+            return None
+        self._update(sequence).degradations = tuple(sequence.degradations)
+        return rows
+
+    def _redrawn(self, run: DraftRun, chosen: StagemeshError) -> Sampled | StagemeshError | None:
+        """A choice in the place of one that failed; None: there will be one later, or its sequence has ended."""
+        if chosen.reason != "NON_FINITE_LOGITS" or run.num_taken or not self.healer.can_replay:
+            return chosen
+        if (rows := self._healed(run.item, chosen)) is None:
+            return None
+        draw = Draw(rows[0], run.sequence, end_tokens(run.sequence, self._vocabulary))
+        return next(self._drawn([draw]))
 
     def _take_tokens(self, runs: Seq[DraftRun]) -> list[tuple[Sequence, Ending]]:
         """Choose the next token of each run, then the one after for those whose draft was right, and so on."""
@@ -295,13 +323,16 @@ class EngineCore:
                 Draw(row, run.sequence, end_tokens(run.sequence, self._vocabulary))
                 for run, row in zip(runs, rows, strict=True)
             ]
-            for run, chosen in zip(runs, self._drawn(draws), strict=True):
+            for run, drawn in zip(runs, list(self._drawn(draws)), strict=True):
+                chosen = self._redrawn(run, drawn) if isinstance(drawn, StagemeshError) else drawn
+                if chosen is None:
+                    continue
                 ending = self._take(run.sequence, chosen)
                 if ending is not None and ending.error is not None and run.item.drafts:
                     run.sequence.takes_drafts = False  # whether it fails without them, the next step shows
                 elif ending is not None:
                     endings.append((run.sequence, ending))
-                elif run.goes_on():
+                elif run.goes_on() and chosen is drawn:
                     going_on.append(run)
             runs = going_on
         return endings
@@ -409,6 +440,8 @@ class EngineCore:
             forwards=sequence.num_forwards,
             stage_seconds=tuple(sequence.stage_seconds.by_part),
             kv=sequence.kv.report(sequence.num_prompt, sequence.num_computed),
+            degradations=tuple(sequence.degradations),
+            num_replays=sequence.num_replays,
         )
 
     def _expire(self, now_s: float) -> None:

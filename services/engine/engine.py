@@ -18,6 +18,7 @@ from services.engine.core import CoreLimits, EngineCore
 from services.engine.core_thread import Copied, CoreThread, Loaded, Stop
 from services.engine.ending import Ending
 from services.engine.grammar_trials import GrammarTrials
+from services.engine.healing.healer import make_healer
 from services.engine.kernels.native.page_io import PageIo
 from services.engine.kv.make_stored_kv import prefetch_job, stored_kv_maker
 from services.engine.make_drafting import make_drafting
@@ -140,6 +141,7 @@ class Engine:
             make_drafting(config.speculation, model.runner, vocabulary),
             make_checks(config.progressive_precision, model.runner, vocabulary),
             stored_kv_maker(config.kv_store, model.identity, model.page_io, model.runner.zero, kv_url),
+            make_healer(config.healing, model.runner),
         )
         self._limits = RequestLimits(
             vocab_size=model.config.vocab_size,
@@ -180,6 +182,7 @@ class Engine:
             self.core.stored.start(
                 lambda job: self._thread.send(Loaded(job)), lambda job: self._thread.send(Copied(job))
             )
+        self.core.healer.watchdog.start()
         self._thread.start()
 
     def _on_output(self, output: StepOutput) -> None:
@@ -221,6 +224,7 @@ class Engine:
         self.registry.end_starting(error)
         self._thread.send(Stop(Ending(common_pb2.FINISH_REASON_ABORT, error=error)))
         await asyncio.to_thread(self._thread.join, 10.0)
+        self.core.healer.watchdog.stop()
         if self.core.stored is not None and not await asyncio.to_thread(self.core.stored.close):
             log.warning("pages that were to be stored are lost")
         await self.registry.wait_idle(1.0)

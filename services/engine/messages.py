@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from services.engine.healing.degradation import Degradation
 from services.engine.kv.counters import KvStats
 from services.engine.logprobs import TokenLogprobs
 from services.engine.stages import Part
@@ -43,9 +44,31 @@ def _delta_message(delta: TrackedDelta) -> engine_pb2.SequenceDelta:
         message.queue.position = delta.queue.position
         message.queue.estimated_wait_us = int(delta.queue.estimated_wait_s * 1e6)
         message.queue.prefilled_tokens = delta.queue.prefilled_tokens
+    message.degraded.extend(_degraded_report(degradation, IDENTITY) for degradation in delta.degradations)
     if delta.finished is not None:
         message.finish.CopyFrom(_finish_message(delta.finished, IDENTITY))
     return message
+
+
+def _degraded_report(degradation: Degradation, identity: Identity) -> common_pb2.StageReport:
+    report = common_pb2.StageReport(
+        stage=STAGE_OF_PART[degradation.part],
+        attempts=2,
+        instance=identity.instance,
+        generation=identity.generation,
+    )
+    _mark_degraded(report, degradation)
+    return report
+
+
+def _mark_degraded(report: common_pb2.StageReport, degradation: Degradation) -> None:
+    """The first degradation of a stage is the one that is told."""
+    if report.status == common_pb2.STAGE_STATUS_DEGRADED:
+        return
+    report.status = common_pb2.STAGE_STATUS_DEGRADED
+    report.fallback, report.reason = degradation.fallback, degradation.reason
+    if degradation.layer is not None:
+        report.layer = degradation.layer
 
 
 def _refusal_message(refusal: Refusal) -> engine_pb2.SequenceDelta:
@@ -111,6 +134,11 @@ def _finish_message(finished: Finished, identity: Identity) -> engine_pb2.Finish
             for part, seconds in enumerate(finished.stage_seconds)
         ],
     )
+    for degradation in finished.degradations:
+        if message.stages:
+            _mark_degraded(message.stages[degradation.part], degradation)
+    for report in message.stages:
+        report.attempts += min(finished.num_replays, 1) if report.attempts else 0
     if finished.kv is not None:
         message.kv.CopyFrom(finished.kv)
     if failed and message.stages:

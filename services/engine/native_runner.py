@@ -25,7 +25,7 @@ class NativeRunner:
     def __init__(self, decoder: Decoder, vocab_size: int, sampler: Sampler) -> None:
         self.sampler = sampler
         self._decoder = decoder
-        self._vocab_size = vocab_size
+        self.vocab_size = vocab_size
 
     @property
     def decoder(self) -> Decoder:
@@ -45,7 +45,7 @@ class NativeRunner:
             logits = self._run_in_turn(items, by_mode, seconds)
         if seconds is not None:
             probe.book(seconds.tolist())
-        return logits[:, : self._vocab_size]
+        return logits[:, : self.vocab_size]
 
     def _run_in_turn(
         self, items: Sequence[WorkItem], by_mode: Mapping[str, list[WorkItem]], seconds: Seconds | None

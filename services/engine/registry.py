@@ -68,7 +68,10 @@ class Registry:
 
     def submit(self, submit: engine_pb2.Submit, subscriber: Subscriber) -> None:
         """Start a sequence, or attach to the one with this ID. Raises StagemeshError when it is refused at once."""
-        if (existing := self._tracked.get(submit.sequence_id)) is not None:
+        existing = self._tracked.get(submit.sequence_id)
+        if existing is not None and existing.has_failed():
+            self._forget_failed(existing)
+        elif existing is not None:
             self._attach(existing, submit, subscriber)
             return
         params = self._factory.check(submit)
@@ -169,6 +172,12 @@ class Registry:
         """Raises Unavailable while the engine drains."""
         if self.draining:
             raise Unavailable("DRAINING", "this engine takes no new work; use another")
+
+    def _forget_failed(self, tracked: Tracked) -> None:
+        """A sequence that failed by a fault of the engine may be tried again under its ID."""
+        if tracked.reaper is not None:
+            tracked.reaper.cancel()
+        del self._tracked[tracked.sequence_id]
 
     def _check_capacity(self) -> None:
         self.check_open()

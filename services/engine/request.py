@@ -19,6 +19,7 @@ from services.engine.vocabulary import Vocabulary
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.runtime.errors import InvalidRequest, Precondition
+from stagemesh.runtime.faults import ENGINE_STAGES, Fault, board, parse_faults
 
 MAX_ID_BYTES = 256
 IDENTITY_FIELDS = ("model", "revision", "tokenizer_hash", "precision", "kv_layout")
@@ -116,6 +117,7 @@ def build_sequence(
         constraint=constraint,
         stop=StopMatcher(params.stop),
         jumps_ahead=limits.jumps_ahead and params.logprobs is None,
+        faults=_faults(submit.faults),
     )
     if sequence.owner.salt:
         sequence.table.digests(sequence.tokens, (num_prompt - 1) // PAGE_SIZE)  # here, so that no step waits for it
@@ -127,6 +129,13 @@ def build_sequence(
             )
         ending = take_token(sequence, token, vocabulary)
     return sequence, jump(sequence, vocabulary) if ending is None else ending
+
+
+def _faults(text: str) -> list[Fault]:
+    """Those on purpose, where this process lets them happen. Raises InvalidRequest."""
+    if not text or not board.is_allowed:
+        return []
+    return [fault for fault in parse_faults(text) if fault.stage in ENGINE_STAGES]
 
 
 def _monotonic(unix_us: int) -> float:

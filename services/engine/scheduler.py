@@ -139,6 +139,16 @@ class Scheduler:
         sequence.state = State.RUNNING
         self.running.append(sequence)
 
+    def begin_again(self, sequence: Sequence, *, spoiled: bool) -> None:
+        """A running sequence gives its pages back and is computed again from its first token; `spoiled`: on no page of
+        an earlier computation."""
+        self.running.remove(sequence)
+        self._blocks.release(sequence.table, poisoned=spoiled)
+        if spoiled:
+            sequence.renew_table()
+            sequence.table.is_forgotten, sequence.table.max_reused_tokens = True, 0
+        self._wait_again(sequence)
+
     def go_on_without_pages(self) -> None:
         """Sequences that have waited too long for their pages are admitted anew, to be computed."""
         for sequence in self._kv.restores.take_overdue():

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.engine.adapter import LoadedAdapter
+from services.engine.healing.degradation import Degradation
 from services.engine.kv.sequence_kv import SequenceKv
 from services.engine.modes import Mode
 from services.engine.page_table import Owner, PageTable, PublicPrefix
@@ -19,6 +20,7 @@ from services.engine.sampling_params import SamplingParams
 from services.engine.scoring import Scoring
 from services.engine.stages import StageSeconds
 from services.engine.stop import StopMatcher
+from stagemesh.runtime.faults import Fault
 
 MAX_DECODE_ROWS = 32
 """A longer run of forced tokens is computed in chunks, as a prompt is."""
@@ -98,6 +100,16 @@ class Sequence:
 
     reads_logits: bool = False
     """Whether more is made of its logits than the choice of a token, so that the kernels must compute all."""
+
+    faults: list[Fault] = field(default_factory=list)
+    """On purpose; each happens in one of its steps."""
+    degradations: list[Degradation] = field(default_factory=list)
+    """Stages of its steps that were done by a fallback."""
+    num_replays: int = 0
+    num_requeues: int = 0
+    """How often it has begun again, for want of memory or because its keys and values were spoiled."""
+    is_guarded: bool = False
+    """Whether all its steps are computed stage by stage, since its keys and values were spoiled unnoticed."""
 
     state: State = State.WAITING
     takes_drafts: bool = True

@@ -6,6 +6,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from services.engine.ending import Ending
+from services.engine.healing.degradation import Degradation
 from services.engine.logprobs import TokenLogprobs
 from stagemesh.api.common.v1.common_pb2 import KvReport
 
@@ -35,6 +36,8 @@ class Finished:
     forced_tokens: int = 0
     forwards: int = 0
     kv: KvReport | None = None
+    degradations: Seq[Degradation] = ()
+    num_replays: int = 0
 
 
 @dataclass
@@ -47,6 +50,8 @@ class Update:
     """As many as tokens, where they were asked for."""
     queue: QueueState | None = None
     finished: Finished | None = None
+    degradations: Seq[Degradation] = ()
+    """All so far, where there is a new one."""
 
 
 @dataclass(frozen=True, kw_only=True)

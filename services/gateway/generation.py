@@ -109,6 +109,8 @@ class Generation:
         async with aclosing(deltas):
             async for delta, number in deltas:
                 attempt = number
+                for report in delta.degraded:
+                    self._log.add(report)
                 if delta.HasField("finish"):
                     output.finish = delta.finish
                 if delta.token_ids or output.finish:

@@ -132,6 +132,8 @@ class StageLog:
             both_degraded = known.status == report.status == common_pb2.STAGE_STATUS_DEGRADED
             if healed or _SEVERITY[report.status] > _SEVERITY[known.status]:
                 known.status, known.fallback, known.reason = report.status, report.fallback, report.reason
+                if report.HasField("layer"):
+                    known.layer = report.layer
             if report.instance:
                 known.instance, known.generation = report.instance, report.generation
             if both_degraded:

@@ -215,11 +215,14 @@ class Decoder:
         self.num_positions = len(cos)
         self._matrices: list[Matrix] = []  # the C side keeps pointers to them
         self._sets: dict[str, int] = {}
-        self._heads: dict[str, Matrix] = {}
+        self._layers: dict[tuple[str, int], Layer] = {}
+        self._ends: dict[str, tuple[Matrix, Matrix, Floats]] = {}
         self._formats: defaultdict[str, set[str]] = defaultdict(set)
         self._logits = np.empty(0, dtype=np.float32)
         cos, sin = _array(cos, np.float32), _array(sin, np.float32)
         assert cos.shape == sin.shape == (len(cos), shape.head_dim // 2), cos.shape
+        self.rotary = cos, sin
+        """[positions, D / 2] each"""
         values = CShape(num_positions=len(cos), **{**vars(shape), "kv_format": KV_FORMATS[shape.kv_format]})
         self.handle = _made(self._c.sm_decoder_new(byref(values), cos.ctypes.data, sin.ctypes.data))
         _free_with(self, self._c.sm_decoder_free, self.handle)
@@ -235,6 +238,7 @@ class Decoder:
         vectors = {
             name: _array(value, np.float32) for name, value in vars(layer).items() if isinstance(value, np.ndarray)
         }
+        self._layers[weights, index] = layer
         self._matrices += matrices.values()
         self._formats[weights].update(matrix.format for matrix in matrices.values())
         values = CLayer(
@@ -248,13 +252,21 @@ class Decoder:
         self._matrices += [embedding, head]
         self._formats[weights].update({embedding.format, head.format})
         self.head_rows = head.rows
-        self._heads[weights] = head
         norm = _array(norm, np.float32)
+        self._ends[weights] = embedding, head, norm
         self._c.sm_decoder_set_ends(self.handle, self._number(weights), embedding.handle, head.handle, norm.ctypes.data)
 
     def head(self, weights: str) -> Matrix:
         """The matrix that gives the logits of the set named `weights`."""
-        return self._heads[weights]
+        return self._ends[weights][1]
+
+    def layer(self, weights: str, index: int) -> Layer:
+        """A layer of the set named `weights`."""
+        return self._layers[weights, index]
+
+    def ends(self, weights: str) -> tuple[Matrix, Matrix, Floats]:
+        """Embedding, output head and the weights of the last norm of the set named `weights`."""
+        return self._ends[weights]
 
     def screen_head(self, weights: str, vocab_size: int, basis: Floats, scale: Floats) -> None:
         """From now on a step with these weights computes only the logits that can win, for rows with a choice.
