@@ -1,14 +1,12 @@
-"""What a correction changed, and how sure it is. The numbers are judgements, ordered; they are no probabilities yet.
+"""What a correction changed, and how sure it is. Two thresholds divide the scale.
 
 | confidence | change |
 |---|---|
-| 0.95 | only the form: what stood around the JSON, a repeated equal member, width and spaces of a key |
-| 0.9 | the same text as another type or in another case: `"3"` → `3`, `OPEN` → `open` |
-| 0.8 | punctuation of JSON; a key that is one letter away |
-| 0.6 | the first of several JSON values was taken |
-| 0.5 | a key that is one digit away; a value that the regeneration changed because it was at fault |
-| 0.4 | a text that was cut off was closed: its last value may be incomplete |
-| 0.2 | a value that the regeneration changed although nothing was said against it |
+| from `CERTAIN` on | only one reading makes sense: width, quotes, `"12,000.50"` → `12000.5`, a key one letter away |
+| from the request's threshold on | applied, but not certain: `1.234`, a text that was cut off, one of several objects |
+| below | told, not applied |
+
+The numbers are judgements, checked by `benchmarks/correction.py`: of what it calls certain, nothing may be wrong.
 """
 
 from __future__ import annotations
@@ -20,14 +18,19 @@ from typing import Any
 from stagemesh.validation.json_text import dump
 from stagemesh.validation.pointer import Path, to_pointer
 
+CERTAIN = 0.8
+"""A correction is certain if all its changes are at least this sure."""
+MIN_CONFIDENCE = 0.5
+"""Changes below this are told, not applied, where a request sets no threshold."""
+
 FORM = 0.95
 SPELLING = 0.9
-SYNTAX = 0.8
-FIRST_OF_SEVERAL = 0.6
-DIGIT = 0.5
+LIBRARY = 0.6
+"""A text that only the repair library could read: it guesses without saying so."""
 REGENERATED = 0.5
-TRUNCATED = 0.4
+"""A value that was at fault, regenerated."""
 UNASKED = 0.2
+"""A value that the regeneration changed although nothing was said against it."""
 
 MAX_CHANGES = 200
 """More than this are told as one change of the whole."""
@@ -43,7 +46,9 @@ class Change:
     reason: str
     confidence: float
     step: str
-    """`syntax`, `schema`, `anchor` or `regenerate`."""
+    """`extract`, `syntax`, `schema`, `key`, `anchor`, `source`, `content` or `regenerate`."""
+    applied: bool = True
+    """False for what was too unsure to be done."""
 
 
 def merged(changes: list[Change]) -> list[Change]:

@@ -24,6 +24,10 @@ class CorrectorConfig(Section):
     """Calls that may wait for a process; further ones are refused."""
     max_text_bytes: int = Field(default=1_048_576, ge=1)
     """Longest text that is repaired."""
+    min_confidence: float = Field(default=0.5, gt=0, le=1)
+    """Changes less sure than this are told, not applied, where a request sets no threshold of its own."""
+    max_source_bytes: int = Field(default=262_144, ge=0)
+    """Of a longer source only the beginning is looked at."""
     max_regenerations: int = Field(default=2, ge=0)
     """Regenerations for one request, whatever it allows."""
     max_new_tokens: int = Field(default=512, ge=1)

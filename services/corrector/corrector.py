@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from services.corrector.config import CorrectorConfig
 from services.corrector.fidelity import kept_where_sound, regeneration_changes
+from services.corrector.proposals import Findings, Proposer, joined_source
 from services.corrector.regenerate import Regenerator
-from services.corrector.repair import Repair
+from services.corrector.repair import Repair, problem_of
 from services.corrector.repairer import Repairer
 from stagemesh.api.common.v1.common_pb2 import Usage
 from stagemesh.api.corrector.v1 import corrector_pb2
@@ -42,7 +43,10 @@ class Correction:
 
 
 class Corrector:
-    def __init__(self, repairer: Repairer, regenerator: Regenerator, config: CorrectorConfig) -> None:
+    def __init__(
+        self, repairer: Repairer, regenerator: Regenerator, config: CorrectorConfig, proposer: Proposer | None = None
+    ) -> None:
+        self._proposer = proposer
         self._repairer = repairer
         self._regenerator = regenerator
         self._config = config
@@ -55,7 +59,11 @@ class Corrector:
         deadline: Deadline,
     ) -> Correction:
         """The best text that can be had. Raises what `Checker` raises; an engine that fails is only noted."""
-        correction = Correction(await self._repairer.repair(request.text, constraint, anchors))
+        source = source_of(request)[: self._config.max_source_bytes]
+        threshold = request.min_confidence or self._config.min_confidence
+        correction = Correction(await self._repairer.repair(request.text, constraint, anchors, source, threshold))
+        if self._proposer is not None and source:
+            await self._judge(correction, request, constraint, anchors, source, deadline)
         allowed = min(request.max_regenerations, self._config.max_regenerations)
         for attempt in range(1, allowed + 1):
             if correction.repair.verdict.valid:
@@ -66,6 +74,29 @@ class Corrector:
             if not await self._attempt(correction, attempt, request, constraint, anchors, deadline):
                 break
         return correction
+
+    async def _judge(
+        self,
+        correction: Correction,
+        request: corrector_pb2.CorrectRequest,
+        constraint: Constraint,
+        anchors: Sequence[Anchor | Rule],
+        source: str,
+        deadline: Deadline,
+    ) -> None:
+        """Let the content step compare the values with the source, with the help of a model."""
+        assert self._proposer is not None
+        problem = problem_of(request.text, correction.repair, constraint, anchors, source)
+        try:
+            findings = await self._proposer.propose(problem, Deadline(deadline.at_s - RESERVE_S))
+        except StagemeshError as error:
+            log.warning("content not judged", reason=error.reason, problem=error.message)
+            correction.note("content.failed", f"no model could compare the values with the source: {error}")
+            correction.repair = replace(correction.repair, certain=False)
+            return
+        if findings != Findings():
+            threshold = request.min_confidence or self._config.min_confidence
+            correction.repair = await self._repairer.amend(correction.repair, findings, constraint, anchors, threshold)
 
     async def _attempt(
         self,
@@ -96,7 +127,7 @@ class Corrector:
         if renewed.verdict.valid:
             faithful = await self._faithful(last, renewed, constraint, anchors)
             changes = tuple(regeneration_changes(last, faithful, request.text))
-            correction.repair = replace(faithful, changes=changes)
+            correction.repair = replace(faithful, changes=changes, certain=False)
         return True
 
     async def _faithful(
@@ -108,3 +139,10 @@ class Corrector:
             return renewed
         kept = await self._repairer.repair(text, constraint, anchors)
         return kept if kept.verdict.valid and not kept.changes else renewed
+
+
+def source_of(request: corrector_pb2.CorrectRequest) -> str:
+    """What the answer was made from, as one text: the explicit source, else all messages but the model's own."""
+    if request.source_text:
+        return request.source_text
+    return joined_source([message.content for message in request.source.messages if message.role != "assistant"])

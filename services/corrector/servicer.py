@@ -41,10 +41,12 @@ class CorrectorServicer(corrector_pb2_grpc.CorrectorServiceServicer):
                     reason=change.reason,
                     confidence=change.confidence,
                     step=change.step,
+                    withheld=not change.applied,
                 )
                 for change in repair.changes
             ],
             verdict=verdict_message(repair.verdict),
             usage=correction.usage,
             regenerations=correction.num_regenerations,
+            certain=repair.certain,
         )

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import Any
 
-from services.corrector.repair import repair
+from services.corrector.amend import amended
+from services.corrector.chain import RepairChain
+from services.corrector.data import findings_from, repair_data, repair_from
+from services.corrector.proposals import ContentStep
 from stagemesh.validation.data import anchors_from, constraint_from
 from stagemesh.validation.limits import Limits
 from stagemesh.validation.sandbox_child import Handlers, serve
-from stagemesh.validation.validate import Validator
-from stagemesh.validation.verdict import to_data
 from stagemesh.validation.worker import handlers as validation_handlers
+
+CONTENT: ContentStep | None = None
+"""What compares values with a source, without a model."""
 
 
 def handlers() -> Handlers:
-    """Those of the validation, and `repair {text, constraint, anchors, limits}` → text, verdict, changes."""
-    validators: dict[Limits, Validator] = {}
+    """Those of the validation, and two that take constraint, anchors, rules, limits and min_confidence:
+
+    `repair {text, source}` and `amend {repair, findings}`; both give a repair (see `data`).
+    """
+    chains: dict[Limits, RepairChain] = {}
+
+    def chain_of(data: dict[str, Any]) -> RepairChain:
+        limits = Limits(**data["limits"])
+        if limits not in chains:
+            chains.clear()
+            chains[limits] = RepairChain(limits, CONTENT)
+        return chains[limits]
 
     def repaired(data: dict[str, Any]) -> dict[str, Any]:
-        limits = Limits(**data["limits"])
-        validator = validators.setdefault(limits, Validator(limits))
-        result = repair(validator, data["text"], constraint_from(data), anchors_from(data))
-        changes = [asdict(change) for change in result.changes]
-        return {"text": result.text, "verdict": to_data(result.verdict), "changes": changes}
+        result = chain_of(data).repair(
+            data["text"], constraint_from(data), anchors_from(data), data["source"], data["min_confidence"]
+        )
+        return repair_data(result)
 
-    return {**validation_handlers(), "repair": repaired}
+    def amend(data: dict[str, Any]) -> dict[str, Any]:
+        chain = chain_of(data)
+        constraint, demands = constraint_from(data), anchors_from(data)
+        repair, findings = repair_from(data["repair"]), findings_from(data["findings"])
+        return repair_data(amended(chain.validator, repair, findings, constraint, demands, data["min_confidence"]))
+
+    return {**validation_handlers(), "repair": repaired, "amend": amend}
 
 
 if __name__ == "__main__":

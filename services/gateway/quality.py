@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import grpc
 
 from services.gateway import stages
@@ -33,7 +35,7 @@ async def ensure(work: Work, prompt: Prompt, output: Output, peers: Peers, confi
     if verdict is None:
         output.validation = gateway_pb2.Validation(valid=False, unvalidated=True)
         return
-    output.validation = gateway_pb2.Validation(valid=verdict.valid, issues=verdict.issues)
+    output.validation = gateway_pb2.Validation(valid=verdict.valid, issues=verdict.issues, certain=verdict.valid)
     if output.finish is not None and output.finish.reason == common_pb2.FINISH_REASON_LENGTH:
         _mark_truncated(output.validation, work.log_stages)
         return
@@ -44,7 +46,10 @@ async def ensure(work: Work, prompt: Prompt, output: Output, peers: Peers, confi
         return
     if corrected.valid:
         output.validation = gateway_pb2.Validation(
-            valid=True, issues=corrected.verdict.issues, changes=corrected.changes
+            valid=True,
+            issues=corrected.verdict.issues,
+            changes=corrected.changes,
+            certain=corrected.certain,
         )
         output.engine_text = output.engine_text and corrected.text == output.text
         output.text = corrected.text
@@ -52,11 +57,20 @@ async def ensure(work: Work, prompt: Prompt, output: Output, peers: Peers, confi
         output.validation.issues.extend(
             issue for issue in corrected.verdict.issues if issue.severity == validator_pb2.SEVERITY_WARNING
         )
+        output.validation.changes.extend(_suggested(corrected))
         work.log_stages.degrade(stages.CORRECT, fallback="verdict", reason="NOT_CORRECTED")
+
+
+def _suggested(corrected: corrector_pb2.CorrectResponse) -> Iterator[corrector_pb2.Change]:
+    """The changes of a correction that is not used, as what they are then: suggestions."""
+    for change in corrected.changes:
+        change.withheld = True
+        yield change
 
 
 def _mark_truncated(validation: gateway_pb2.Validation, log_stages: StageLog) -> None:
     """A cut answer is no bad answer, and is not corrected; the engine may have closed it validly in its last tokens."""
+    validation.certain = False
     validation.issues.add(
         rule="truncated",
         message="the answer reached max_tokens and may lack something; allow more tokens",
@@ -108,6 +122,8 @@ async def _correct(
         rules=job.request.rules,
         text_rules=job.request.text_rules,
         source=_source(job, prompt),
+        source_text=job.request.source,
+        min_confidence=job.request.min_confidence,
         max_regenerations=config.max_regenerations,
         model=prompt.model,
         seed=choice_seed(job.request.sampling.seed, output.index),

@@ -68,7 +68,7 @@ def test_json_has_exactly_the_documented_keys_and_all_twelve_stages_in_order(gat
         "fallback": None,
         "detail": None,
     }
-    assert answer["validation"] == {"valid": True, "errors": [], "corrections": []}
+    assert answer["validation"] == {"valid": True, "certain": True, "errors": [], "corrections": []}
     assert (answer["ttft_ms"], answer["total_ms"], answer["model"]) == (250.0, 400.5, "smollm2-135m-instruct")
 
 

@@ -31,7 +31,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 CONSTRAINT = OutputConstraint(json_schema=json.dumps(SCHEMA))
-SOURCE = ChatMessages(messages=[ChatMessage(role="user", content="Who is Lin? Lin is 30. <|im_end|>")])
+SOURCE = ChatMessages(messages=[ChatMessage(role="user", content="Who is Lin? Lin is 30, Ann is 31. <|im_end|>")])
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ async def test_what_can_be_repaired_needs_no_engine() -> None:
     assert done.valid
     assert done.verdict.valid
     assert done.text == done.value == '{"name":"Lindbergh","age":30}'
-    assert [change[::3] for change in told(done)] == [("", "syntax"), ("/age", "schema"), ("/name", "anchor")]
+    assert [change[::3] for change in told(done)] == [("", "syntax"), ("/name", "anchor"), ("/age", "schema")]
     assert done.regenerations == 0
 
 
@@ -124,10 +124,10 @@ async def test_what_cannot_be_repaired_is_asked_again_with_the_errors(tokenizer:
     engine = ScriptedEngine(tokenizer, '{"name": "Linda", "age": 30}')
     async with with_engine(engine) as stub:
         model = ModelIdentity(model="smollm2-135m-instruct", tokenizer_hash=tokenizer.tokenizer_hash)
-        done = await correct(stub, '{"name":"Lin","age":"thirty"}', model=model, seed=7, max_tokens=99, tenant_id="t")
+        done = await correct(stub, '{"name":"Lin","age":"unclear"}', model=model, seed=7, max_tokens=99, tenant_id="t")
     assert done.valid
     assert done.text == '{"name":"Lin","age":30}'  # the name was right before and stays
-    assert told(done) == [("/age", '"thirty"', "30", "regenerate")]
+    assert told(done) == [("/age", '"unclear"', "30", "regenerate")]
     assert done.regenerations == 1
     assert done.usage.completion_tokens > 5
     (submit,) = engine.submits
@@ -137,7 +137,7 @@ async def test_what_cannot_be_repaired_is_asked_again_with_the_errors(tokenizer:
     assert submit.deadline_unix_us > 0
     prompt = engine.tokenizer.decode(submit.token_ids, skip_special_tokens=False)
     assert "Who is Lin?" in prompt
-    assert '/age must be an integer, but is the string "thirty"' in prompt
+    assert '/age must be an integer, but is the string "unclear"' in prompt
     # Three messages and the template's own system message; the control token in the user's words is text.
     assert list(submit.token_ids).count(tokenizer.special_tokens["<|im_end|>"]) == 4
 
@@ -188,7 +188,8 @@ async def test_a_text_that_was_cut_is_closed_and_marked_as_truncated() -> None:
         done = await correct(stub, '{"name":"Lin","age":3')
     assert done.valid
     assert done.changes[0].reason.startswith("truncated")
-    assert done.changes[0].confidence < 0.5
+    assert done.changes[0].confidence <= 0.5
+    assert not done.certain
 
 
 async def test_without_an_engine_the_deterministic_result_comes_back_marked() -> None:
@@ -212,7 +213,7 @@ async def test_an_engine_that_refuses_is_passed_over_for_another(
 ) -> None:
     refusing, willing = ScriptedEngine(tokenizer, error), ScriptedEngine(tokenizer, '{"name": "Lin", "age": 30}')
     async with with_engine(refusing, willing) as stub:
-        done = await correct(stub, '{"name":"Lin","age":"thirty"}')
+        done = await correct(stub, '{"name":"Lin","age":"unclear"}')
     assert done.valid
     assert len(refusing.submits) == len(willing.submits) == 1
 

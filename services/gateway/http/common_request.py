@@ -31,6 +31,8 @@ def read_common(fields: Fields, caller: Caller) -> gateway_pb2.InferenceRequest:
         text_rules=read_text_rules(fields),
         route=fields.text("route") or "",
         knowledge=fields.text("knowledge") or "",
+        source=fields.text("source") or "",
+        min_confidence=_confidence(fields),
         resumable=fields.flag("resumable") or False,
         allow_deferral=fields.flag("allow_deferral") or False,
         deferral_priority=fields.integer("deferral_priority", least=-MAX_PRIORITY, most=MAX_PRIORITY) or 0,
@@ -59,6 +61,13 @@ def read_streaming(fields: Fields) -> tuple[bool, bool]:
         options.refuse("include_obfuscation", "is not supported here", "UNSUPPORTED_PARAMETER")
     options.done()
     return stream, include_usage
+
+
+def _confidence(fields: Fields) -> float:
+    confidence = fields.number("min_confidence") or 0.0
+    if not 0 <= confidence <= 1:
+        fields.refuse("min_confidence", "must be between 0 and 1")
+    return confidence
 
 
 def _model(fields: Fields) -> str:

@@ -125,6 +125,7 @@ def _validation(final: gateway_pb2.Final) -> JsonObject | None:
     unvalidated = any(choice.validation.unvalidated for choice in checked)
     return {
         "valid": None if unvalidated else all(choice.validation.valid for choice in checked),
+        "certain": not unvalidated and all(choice.validation.certain for choice in checked),
         "errors": [
             {
                 "choice": choice.index,
@@ -145,6 +146,7 @@ def _validation(final: gateway_pb2.Final) -> JsonObject | None:
                 "reason": change.reason,
                 "confidence": change.confidence,
                 "step": change.step,
+                "applied": not change.withheld,
             }
             for choice in checked
             for change in choice.validation.changes

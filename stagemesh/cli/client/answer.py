@@ -101,13 +101,15 @@ def _validation(final: gateway_pb2.Final) -> dict[str, Any]:
     """Without schema and anchors nothing was asked of the text, so an answer is valid; no answer never is."""
     choice = _choice(final)
     if not choice.HasField("validation"):
-        return {"valid": final.outcome in ANSWERED, "errors": [], "corrections": []}
+        answered = final.outcome in ANSWERED
+        return {"valid": answered, "certain": answered, "errors": [], "corrections": []}
     given = choice.validation
     errors = [_issue(issue) for issue in given.issues]
     if given.unvalidated:
         errors.append(_issue(validator_pb2.Issue(rule="unvalidated", message=UNVALIDATED)))
     return {
         "valid": given.valid and not given.unvalidated,
+        "certain": given.certain and not given.unvalidated,
         "errors": errors,
         "corrections": [_correction(change) for change in given.changes],
     }
@@ -131,6 +133,7 @@ def _correction(change: corrector_pb2.Change) -> dict[str, Any]:
         "reason": change.reason,
         "confidence": round(change.confidence, 4),
         "step": change.step,
+        "applied": not change.withheld,
     }
 
 

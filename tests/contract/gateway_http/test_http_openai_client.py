@@ -170,7 +170,12 @@ async def test_an_answer_that_may_be_corrected_is_sent_when_it_is_final(
     )
     chunks = [chunk async for chunk in stream]
     assert [chunk.choices[0].delta.content for chunk in chunks] == ["", '{"city": "Paris"}', None]
-    assert chunks[-1].model_extra["stagemesh"]["validation"] == {"valid": True, "errors": [], "corrections": []}
+    assert chunks[-1].model_extra["stagemesh"]["validation"] == {
+        "valid": True,
+        "certain": False,
+        "errors": [],
+        "corrections": [],
+    }
 
 
 async def test_a_change_after_streaming_is_said(client: openai.AsyncOpenAI, gateway: FakeGateway) -> None:

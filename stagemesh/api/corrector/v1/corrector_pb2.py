@@ -26,7 +26,7 @@ from stagemesh.api.common.v1 import common_pb2 as stagemesh_dot_api_dot_common_d
 from stagemesh.api.validator.v1 import validator_pb2 as stagemesh_dot_api_dot_validator_dot_v1_dot_validator__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*stagemesh/api/corrector/v1/corrector.proto\x12\x1astagemesh.api.corrector.v1\x1a$stagemesh/api/common/v1/common.proto\x1a*stagemesh/api/validator/v1/validator.proto\"e\n\x06\x43hange\x12\x0f\n\x07pointer\x18\x01 \x01(\t\x12\x0c\n\x04\x66rom\x18\x02 \x01(\t\x12\n\n\x02to\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x12\n\nconfidence\x18\x05 \x01(\x02\x12\x0c\n\x04step\x18\x06 \x01(\t\"\xc7\x03\n\x0e\x43orrectRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12=\n\nconstraint\x18\x04 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\x05 \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\x12\x35\n\x06source\x18\x06 \x01(\x0b\x32%.stagemesh.api.common.v1.ChatMessages\x12\x19\n\x11max_regenerations\x18\x07 \x01(\r\x12\x35\n\x05model\x18\x08 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x0c\n\x04seed\x18\t \x01(\x06\x12\x12\n\nmax_tokens\x18\n \x01(\r\x12,\n\x05rules\x18\x10 \x03(\x0b\x32\x1d.stagemesh.api.common.v1.Rule\x12\x36\n\ntext_rules\x18\x11 \x03(\x0b\x32\".stagemesh.api.common.v1.TextRules\"\xee\x01\n\x0f\x43orrectResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\r\n\x05valid\x18\x03 \x01(\x08\x12\x33\n\x07\x63hanges\x18\x04 \x03(\x0b\x32\".stagemesh.api.corrector.v1.Change\x12\x34\n\x07verdict\x18\x05 \x01(\x0b\x32#.stagemesh.api.validator.v1.Verdict\x12-\n\x05usage\x18\x06 \x01(\x0b\x32\x1e.stagemesh.api.common.v1.Usage\x12\x15\n\rregenerations\x18\x07 \x01(\r2v\n\x10\x43orrectorService\x12\x62\n\x07\x43orrect\x12*.stagemesh.api.corrector.v1.CorrectRequest\x1a+.stagemesh.api.corrector.v1.CorrectResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*stagemesh/api/corrector/v1/corrector.proto\x12\x1astagemesh.api.corrector.v1\x1a$stagemesh/api/common/v1/common.proto\x1a*stagemesh/api/validator/v1/validator.proto\"w\n\x06\x43hange\x12\x0f\n\x07pointer\x18\x01 \x01(\t\x12\x0c\n\x04\x66rom\x18\x02 \x01(\t\x12\n\n\x02to\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x12\n\nconfidence\x18\x05 \x01(\x02\x12\x0c\n\x04step\x18\x06 \x01(\t\x12\x10\n\x08withheld\x18\x07 \x01(\x08\"\xf4\x03\n\x0e\x43orrectRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12=\n\nconstraint\x18\x04 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\x05 \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\x12\x35\n\x06source\x18\x06 \x01(\x0b\x32%.stagemesh.api.common.v1.ChatMessages\x12\x19\n\x11max_regenerations\x18\x07 \x01(\r\x12\x35\n\x05model\x18\x08 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x0c\n\x04seed\x18\t \x01(\x06\x12\x12\n\nmax_tokens\x18\n \x01(\r\x12\x16\n\x0emin_confidence\x18\x0b \x01(\x02\x12\x13\n\x0bsource_text\x18\x0c \x01(\t\x12,\n\x05rules\x18\x10 \x03(\x0b\x32\x1d.stagemesh.api.common.v1.Rule\x12\x36\n\ntext_rules\x18\x11 \x03(\x0b\x32\".stagemesh.api.common.v1.TextRules\"\xff\x01\n\x0f\x43orrectResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\r\n\x05valid\x18\x03 \x01(\x08\x12\x33\n\x07\x63hanges\x18\x04 \x03(\x0b\x32\".stagemesh.api.corrector.v1.Change\x12\x34\n\x07verdict\x18\x05 \x01(\x0b\x32#.stagemesh.api.validator.v1.Verdict\x12-\n\x05usage\x18\x06 \x01(\x0b\x32\x1e.stagemesh.api.common.v1.Usage\x12\x15\n\rregenerations\x18\x07 \x01(\r\x12\x0f\n\x07\x63\x65rtain\x18\x08 \x01(\x08\x32v\n\x10\x43orrectorService\x12\x62\n\x07\x43orrect\x12*.stagemesh.api.corrector.v1.CorrectRequest\x1a+.stagemesh.api.corrector.v1.CorrectResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stagemesh.api.corrector.v1.
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CHANGE']._serialized_start=156
-  _globals['_CHANGE']._serialized_end=257
-  _globals['_CORRECTREQUEST']._serialized_start=260
-  _globals['_CORRECTREQUEST']._serialized_end=715
-  _globals['_CORRECTRESPONSE']._serialized_start=718
-  _globals['_CORRECTRESPONSE']._serialized_end=956
-  _globals['_CORRECTORSERVICE']._serialized_start=958
-  _globals['_CORRECTORSERVICE']._serialized_end=1076
+  _globals['_CHANGE']._serialized_end=275
+  _globals['_CORRECTREQUEST']._serialized_start=278
+  _globals['_CORRECTREQUEST']._serialized_end=778
+  _globals['_CORRECTRESPONSE']._serialized_start=781
+  _globals['_CORRECTRESPONSE']._serialized_end=1036
+  _globals['_CORRECTORSERVICE']._serialized_start=1038
+  _globals['_CORRECTORSERVICE']._serialized_end=1156
 # @@protoc_insertion_point(module_scope)

@@ -32,13 +32,16 @@ class Change(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     STEP_FIELD_NUMBER: _builtins.int
+    WITHHELD_FIELD_NUMBER: _builtins.int
     pointer: _builtins.str
     """JSON Pointer; empty for the whole text."""
     to: _builtins.str
     reason: _builtins.str
     confidence: _builtins.float
     step: _builtins.str
-    """The step of the repair chain: "syntax", "anchor", "regenerate"."""
+    """The step of the chain: "extract", "syntax", "schema", "key", "anchor", "source", "content", "regenerate"."""
+    withheld: _builtins.bool
+    """Too unsure to be done: `to` is a suggestion, and the text still says `from`."""
     def __init__(
         self,
         *,
@@ -47,10 +50,11 @@ class Change(_message.Message):
         reason: _builtins.str = ...,
         confidence: _builtins.float = ...,
         step: _builtins.str = ...,
+        withheld: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "from", b"from", "pointer", b"pointer", "reason", b"reason", "step", b"step", "to", b"to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "from", b"from", "pointer", b"pointer", "reason", b"reason", "step", b"step", "to", b"to", "withheld", b"withheld"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -70,6 +74,8 @@ class CorrectRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    MIN_CONFIDENCE_FIELD_NUMBER: _builtins.int
+    SOURCE_TEXT_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
     TEXT_RULES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
@@ -79,6 +85,10 @@ class CorrectRequest(_message.Message):
     """Regenerations allowed; 0 allows deterministic repair only."""
     seed: _builtins.int
     max_tokens: _builtins.int
+    min_confidence: _builtins.float
+    """Changes less sure than this are told, not applied; 0: the service's own threshold."""
+    source_text: _builtins.str
+    """What the values of the answer must agree with, where that is not the conversation."""
     @_builtins.property
     def constraint(self) -> _common_pb2.OutputConstraint: ...
     @_builtins.property
@@ -106,12 +116,14 @@ class CorrectRequest(_message.Message):
         model: _common_pb2.ModelIdentity | None = ...,
         seed: _builtins.int = ...,
         max_tokens: _builtins.int = ...,
+        min_confidence: _builtins.float = ...,
+        source_text: _builtins.str = ...,
         rules: _abc.Iterable[_common_pb2.Rule] | None = ...,
         text_rules: _abc.Iterable[_common_pb2.TextRules] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "model", b"model", "source", b"source"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "constraint", b"constraint", "max_regenerations", b"max_regenerations", "max_tokens", b"max_tokens", "model", b"model", "request_id", b"request_id", "rules", b"rules", "seed", b"seed", "source", b"source", "tenant_id", b"tenant_id", "text", b"text", "text_rules", b"text_rules"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "constraint", b"constraint", "max_regenerations", b"max_regenerations", "max_tokens", b"max_tokens", "min_confidence", b"min_confidence", "model", b"model", "request_id", b"request_id", "rules", b"rules", "seed", b"seed", "source", b"source", "source_text", b"source_text", "tenant_id", b"tenant_id", "text", b"text", "text_rules", b"text_rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -128,11 +140,14 @@ class CorrectResponse(_message.Message):
     VERDICT_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     REGENERATIONS_FIELD_NUMBER: _builtins.int
+    CERTAIN_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     value: _builtins.str
     """The parsed value as compact JSON, empty if there is none."""
     valid: _builtins.bool
     regenerations: _builtins.int
+    certain: _builtins.bool
+    """Every change is sure and nothing is in doubt. A text that is not valid never is."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Change]: ...
     @_builtins.property
@@ -149,10 +164,11 @@ class CorrectResponse(_message.Message):
         verdict: _validator_pb2.Verdict | None = ...,
         usage: _common_pb2.Usage | None = ...,
         regenerations: _builtins.int = ...,
+        certain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "regenerations", b"regenerations", "text", b"text", "usage", b"usage", "valid", b"valid", "value", b"value", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certain", b"certain", "changes", b"changes", "regenerations", b"regenerations", "text", b"text", "usage", b"usage", "valid", b"valid", "value", b"value", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,7 +28,7 @@ from stagemesh.api.tokenizer.v1 import tokenizer_pb2 as stagemesh_dot_api_dot_to
 from stagemesh.api.validator.v1 import validator_pb2 as stagemesh_dot_api_dot_validator_dot_v1_dot_validator__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&stagemesh/api/gateway/v1/gateway.proto\x12\x18stagemesh.api.gateway.v1\x1a$stagemesh/api/common/v1/common.proto\x1a*stagemesh/api/corrector/v1/corrector.proto\x1a*stagemesh/api/tokenizer/v1/tokenizer.proto\x1a*stagemesh/api/validator/v1/validator.proto\"\xad\x05\n\x10InferenceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x35\n\x04\x63hat\x18\x03 \x01(\x0b\x32%.stagemesh.api.common.v1.ChatMessagesH\x00\x12\x10\n\x06prompt\x18\x04 \x01(\tH\x00\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12\x0f\n\x07user_id\x18\x06 \x01(\t\x12\x39\n\x08sampling\x18\x07 \x01(\x0b\x32\'.stagemesh.api.common.v1.SamplingParams\x12=\n\nconstraint\x18\x08 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\t \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\x12\r\n\x05route\x18\n \x01(\t\x12\x11\n\tresumable\x18\x0b \x01(\x08\x12\x16\n\x0e\x61llow_deferral\x18\x0c \x01(\x08\x12<\n\x08overflow\x18\r \x01(\x0e\x32*.stagemesh.api.tokenizer.v1.OverflowPolicy\x12/\n\x06policy\x18\x0e \x01(\x0b\x32\x1f.stagemesh.api.common.v1.Policy\x12\x11\n\tknowledge\x18\x15 \x01(\t\x12,\n\x05rules\x18\x0f \x03(\x0b\x32\x1d.stagemesh.api.common.v1.Rule\x12\x36\n\ntext_rules\x18\x10 \x03(\x0b\x32\".stagemesh.api.common.v1.TextRules\x12\x19\n\x11\x64\x65\x66\x65rral_priority\x18\x16 \x01(\x11\x12\x16\n\x0e\x64\x65\x66\x65rral_ttl_s\x18\x17 \x01(\rB\x07\n\x05input\"N\n\x0fGenerateRequest\x12;\n\x07request\x18\x01 \x01(\x0b\x32*.stagemesh.api.gateway.v1.InferenceRequest\"B\n\x10GenerateResponse\x12.\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.Event\"N\n\x0f\x43ompleteRequest\x12;\n\x07request\x18\x01 \x01(\x0b\x32*.stagemesh.api.gateway.v1.InferenceRequest\"B\n\x10\x43ompleteResponse\x12.\n\x05\x66inal\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.Final\"5\n\x0cWatchRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tafter_seq\x18\x02 \x01(\x04\"?\n\rWatchResponse\x12.\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.Event\"#\n\rCancelRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"C\n\x0e\x43\x61ncelResponse\x12\x31\n\x07outcome\x18\x01 \x01(\x0e\x32 .stagemesh.api.common.v1.Outcome\"\xeb\x01\n\x05\x45vent\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x32\n\x06queued\x18\x02 \x01(\x0b\x32 .stagemesh.api.gateway.v1.QueuedH\x00\x12\x30\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.DeltaH\x00\x12\x35\n\x05stage\x18\x04 \x01(\x0b\x32$.stagemesh.api.common.v1.StageReportH\x00\x12\x30\n\x05\x66inal\x18\x05 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.FinalH\x00\x42\x06\n\x04kind\"[\n\x06Queued\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x19\n\x11\x65stimated_wait_ms\x18\x03 \x01(\x04\x12\x10\n\x08\x64\x65\x66\x65rred\x18\x04 \x01(\x08\"\x81\x01\n\x05\x44\x65lta\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x13\n\x0b\x66irst_index\x18\x04 \x01(\r\x12\x33\n\x08logprobs\x18\x05 \x03(\x0b\x32!.stagemesh.api.gateway.v1.Logprob\"n\n\x07Logprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\x12\x31\n\x03top\x18\x04 \x03(\x0b\x32$.stagemesh.api.gateway.v1.TopLogprob\">\n\nTopLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\"\xd2\x01\n\x06\x43hoice\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12<\n\rfinish_reason\x18\x03 \x01(\x0e\x32%.stagemesh.api.common.v1.FinishReason\x12\x33\n\x08logprobs\x18\x04 \x03(\x0b\x32!.stagemesh.api.gateway.v1.Logprob\x12\x38\n\nvalidation\x18\x05 \x01(\x0b\x32$.stagemesh.api.gateway.v1.Validation\"\x98\x01\n\nValidation\x12\r\n\x05valid\x18\x01 \x01(\x08\x12\x31\n\x06issues\x18\x02 \x03(\x0b\x32!.stagemesh.api.validator.v1.Issue\x12\x33\n\x07\x63hanges\x18\x03 \x03(\x0b\x32\".stagemesh.api.corrector.v1.Change\x12\x13\n\x0bunvalidated\x18\x04 \x01(\x08\"u\n\x0bUsedPassage\x12\x12\n\npassage_id\x18\x01 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\r\n\x05score\x18\x04 \x01(\x02\x12\x0e\n\x06tokens\x18\x05 \x01(\r\x12\x0f\n\x07\x65\x61rlier\x18\x06 \x01(\x08\"5\n\x0eUsedPreference\x12\x15\n\rpreference_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"\xa4\x04\n\x05\x46inal\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x31\n\x07outcome\x18\x02 \x01(\x0e\x32 .stagemesh.api.common.v1.Outcome\x12\x31\n\x07\x63hoices\x18\x03 \x03(\x0b\x32 .stagemesh.api.gateway.v1.Choice\x12-\n\x05usage\x18\x04 \x01(\x0b\x32\x1e.stagemesh.api.common.v1.Usage\x12\x34\n\x06stages\x18\x05 \x03(\x0b\x32$.stagemesh.api.common.v1.StageReport\x12\x35\n\x05model\x18\x06 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x0f\n\x07ttft_us\x18\x07 \x01(\x04\x12\x10\n\x08total_us\x18\x08 \x01(\x04\x12\x33\n\x05\x65rror\x18\t \x01(\x0b\x32$.stagemesh.api.common.v1.ErrorDetail\x12\x14\n\x0c\x63ut_messages\x18\n \x01(\r\x12\x0c\n\x04seed\x18\x0b \x01(\x06\x12\x11\n\tknowledge\x18\x14 \x01(\t\x12\x37\n\x08passages\x18\x15 \x03(\x0b\x32%.stagemesh.api.gateway.v1.UsedPassage\x12=\n\x0bpreferences\x18\x16 \x03(\x0b\x32(.stagemesh.api.gateway.v1.UsedPreference2\x91\x03\n\x0eGatewayService\x12\x63\n\x08Generate\x12).stagemesh.api.gateway.v1.GenerateRequest\x1a*.stagemesh.api.gateway.v1.GenerateResponse0\x01\x12\x61\n\x08\x43omplete\x12).stagemesh.api.gateway.v1.CompleteRequest\x1a*.stagemesh.api.gateway.v1.CompleteResponse\x12Z\n\x05Watch\x12&.stagemesh.api.gateway.v1.WatchRequest\x1a\'.stagemesh.api.gateway.v1.WatchResponse0\x01\x12[\n\x06\x43\x61ncel\x12\'.stagemesh.api.gateway.v1.CancelRequest\x1a(.stagemesh.api.gateway.v1.CancelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&stagemesh/api/gateway/v1/gateway.proto\x12\x18stagemesh.api.gateway.v1\x1a$stagemesh/api/common/v1/common.proto\x1a*stagemesh/api/corrector/v1/corrector.proto\x1a*stagemesh/api/tokenizer/v1/tokenizer.proto\x1a*stagemesh/api/validator/v1/validator.proto\"\xd5\x05\n\x10InferenceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x35\n\x04\x63hat\x18\x03 \x01(\x0b\x32%.stagemesh.api.common.v1.ChatMessagesH\x00\x12\x10\n\x06prompt\x18\x04 \x01(\tH\x00\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12\x0f\n\x07user_id\x18\x06 \x01(\t\x12\x39\n\x08sampling\x18\x07 \x01(\x0b\x32\'.stagemesh.api.common.v1.SamplingParams\x12=\n\nconstraint\x18\x08 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\t \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\x12\r\n\x05route\x18\n \x01(\t\x12\x11\n\tresumable\x18\x0b \x01(\x08\x12\x16\n\x0e\x61llow_deferral\x18\x0c \x01(\x08\x12<\n\x08overflow\x18\r \x01(\x0e\x32*.stagemesh.api.tokenizer.v1.OverflowPolicy\x12/\n\x06policy\x18\x0e \x01(\x0b\x32\x1f.stagemesh.api.common.v1.Policy\x12\x11\n\tknowledge\x18\x15 \x01(\t\x12,\n\x05rules\x18\x0f \x03(\x0b\x32\x1d.stagemesh.api.common.v1.Rule\x12\x36\n\ntext_rules\x18\x10 \x03(\x0b\x32\".stagemesh.api.common.v1.TextRules\x12\x19\n\x11\x64\x65\x66\x65rral_priority\x18\x16 \x01(\x11\x12\x16\n\x0e\x64\x65\x66\x65rral_ttl_s\x18\x17 \x01(\r\x12\x0e\n\x06source\x18\x11 \x01(\t\x12\x16\n\x0emin_confidence\x18\x12 \x01(\x02\x42\x07\n\x05input\"N\n\x0fGenerateRequest\x12;\n\x07request\x18\x01 \x01(\x0b\x32*.stagemesh.api.gateway.v1.InferenceRequest\"B\n\x10GenerateResponse\x12.\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.Event\"N\n\x0f\x43ompleteRequest\x12;\n\x07request\x18\x01 \x01(\x0b\x32*.stagemesh.api.gateway.v1.InferenceRequest\"B\n\x10\x43ompleteResponse\x12.\n\x05\x66inal\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.Final\"5\n\x0cWatchRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tafter_seq\x18\x02 \x01(\x04\"?\n\rWatchResponse\x12.\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.Event\"#\n\rCancelRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"C\n\x0e\x43\x61ncelResponse\x12\x31\n\x07outcome\x18\x01 \x01(\x0e\x32 .stagemesh.api.common.v1.Outcome\"\xeb\x01\n\x05\x45vent\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x32\n\x06queued\x18\x02 \x01(\x0b\x32 .stagemesh.api.gateway.v1.QueuedH\x00\x12\x30\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.DeltaH\x00\x12\x35\n\x05stage\x18\x04 \x01(\x0b\x32$.stagemesh.api.common.v1.StageReportH\x00\x12\x30\n\x05\x66inal\x18\x05 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.FinalH\x00\x42\x06\n\x04kind\"[\n\x06Queued\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x19\n\x11\x65stimated_wait_ms\x18\x03 \x01(\x04\x12\x10\n\x08\x64\x65\x66\x65rred\x18\x04 \x01(\x08\"\x81\x01\n\x05\x44\x65lta\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x13\n\x0b\x66irst_index\x18\x04 \x01(\r\x12\x33\n\x08logprobs\x18\x05 \x03(\x0b\x32!.stagemesh.api.gateway.v1.Logprob\"n\n\x07Logprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\x12\x31\n\x03top\x18\x04 \x03(\x0b\x32$.stagemesh.api.gateway.v1.TopLogprob\">\n\nTopLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\"\xd2\x01\n\x06\x43hoice\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12<\n\rfinish_reason\x18\x03 \x01(\x0e\x32%.stagemesh.api.common.v1.FinishReason\x12\x33\n\x08logprobs\x18\x04 \x03(\x0b\x32!.stagemesh.api.gateway.v1.Logprob\x12\x38\n\nvalidation\x18\x05 \x01(\x0b\x32$.stagemesh.api.gateway.v1.Validation\"\xa9\x01\n\nValidation\x12\r\n\x05valid\x18\x01 \x01(\x08\x12\x31\n\x06issues\x18\x02 \x03(\x0b\x32!.stagemesh.api.validator.v1.Issue\x12\x33\n\x07\x63hanges\x18\x03 \x03(\x0b\x32\".stagemesh.api.corrector.v1.Change\x12\x13\n\x0bunvalidated\x18\x04 \x01(\x08\x12\x0f\n\x07\x63\x65rtain\x18\x05 \x01(\x08\"u\n\x0bUsedPassage\x12\x12\n\npassage_id\x18\x01 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\r\n\x05score\x18\x04 \x01(\x02\x12\x0e\n\x06tokens\x18\x05 \x01(\r\x12\x0f\n\x07\x65\x61rlier\x18\x06 \x01(\x08\"5\n\x0eUsedPreference\x12\x15\n\rpreference_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"\xa4\x04\n\x05\x46inal\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x31\n\x07outcome\x18\x02 \x01(\x0e\x32 .stagemesh.api.common.v1.Outcome\x12\x31\n\x07\x63hoices\x18\x03 \x03(\x0b\x32 .stagemesh.api.gateway.v1.Choice\x12-\n\x05usage\x18\x04 \x01(\x0b\x32\x1e.stagemesh.api.common.v1.Usage\x12\x34\n\x06stages\x18\x05 \x03(\x0b\x32$.stagemesh.api.common.v1.StageReport\x12\x35\n\x05model\x18\x06 \x01(\x0b\x32&.stagemesh.api.common.v1.ModelIdentity\x12\x0f\n\x07ttft_us\x18\x07 \x01(\x04\x12\x10\n\x08total_us\x18\x08 \x01(\x04\x12\x33\n\x05\x65rror\x18\t \x01(\x0b\x32$.stagemesh.api.common.v1.ErrorDetail\x12\x14\n\x0c\x63ut_messages\x18\n \x01(\r\x12\x0c\n\x04seed\x18\x0b \x01(\x06\x12\x11\n\tknowledge\x18\x14 \x01(\t\x12\x37\n\x08passages\x18\x15 \x03(\x0b\x32%.stagemesh.api.gateway.v1.UsedPassage\x12=\n\x0bpreferences\x18\x16 \x03(\x0b\x32(.stagemesh.api.gateway.v1.UsedPreference2\x91\x03\n\x0eGatewayService\x12\x63\n\x08Generate\x12).stagemesh.api.gateway.v1.GenerateRequest\x1a*.stagemesh.api.gateway.v1.GenerateResponse0\x01\x12\x61\n\x08\x43omplete\x12).stagemesh.api.gateway.v1.CompleteRequest\x1a*.stagemesh.api.gateway.v1.CompleteResponse\x12Z\n\x05Watch\x12&.stagemesh.api.gateway.v1.WatchRequest\x1a\'.stagemesh.api.gateway.v1.WatchResponse0\x01\x12[\n\x06\x43\x61ncel\x12\'.stagemesh.api.gateway.v1.CancelRequest\x1a(.stagemesh.api.gateway.v1.CancelResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,43 +36,43 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stagemesh.api.gateway.v1.ga
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_INFERENCEREQUEST']._serialized_start=239
-  _globals['_INFERENCEREQUEST']._serialized_end=924
-  _globals['_GENERATEREQUEST']._serialized_start=926
-  _globals['_GENERATEREQUEST']._serialized_end=1004
-  _globals['_GENERATERESPONSE']._serialized_start=1006
-  _globals['_GENERATERESPONSE']._serialized_end=1072
-  _globals['_COMPLETEREQUEST']._serialized_start=1074
-  _globals['_COMPLETEREQUEST']._serialized_end=1152
-  _globals['_COMPLETERESPONSE']._serialized_start=1154
-  _globals['_COMPLETERESPONSE']._serialized_end=1220
-  _globals['_WATCHREQUEST']._serialized_start=1222
-  _globals['_WATCHREQUEST']._serialized_end=1275
-  _globals['_WATCHRESPONSE']._serialized_start=1277
-  _globals['_WATCHRESPONSE']._serialized_end=1340
-  _globals['_CANCELREQUEST']._serialized_start=1342
-  _globals['_CANCELREQUEST']._serialized_end=1377
-  _globals['_CANCELRESPONSE']._serialized_start=1379
-  _globals['_CANCELRESPONSE']._serialized_end=1446
-  _globals['_EVENT']._serialized_start=1449
-  _globals['_EVENT']._serialized_end=1684
-  _globals['_QUEUED']._serialized_start=1686
-  _globals['_QUEUED']._serialized_end=1777
-  _globals['_DELTA']._serialized_start=1780
-  _globals['_DELTA']._serialized_end=1909
-  _globals['_LOGPROB']._serialized_start=1911
-  _globals['_LOGPROB']._serialized_end=2021
-  _globals['_TOPLOGPROB']._serialized_start=2023
-  _globals['_TOPLOGPROB']._serialized_end=2085
-  _globals['_CHOICE']._serialized_start=2088
-  _globals['_CHOICE']._serialized_end=2298
-  _globals['_VALIDATION']._serialized_start=2301
-  _globals['_VALIDATION']._serialized_end=2453
-  _globals['_USEDPASSAGE']._serialized_start=2455
-  _globals['_USEDPASSAGE']._serialized_end=2572
-  _globals['_USEDPREFERENCE']._serialized_start=2574
-  _globals['_USEDPREFERENCE']._serialized_end=2627
-  _globals['_FINAL']._serialized_start=2630
-  _globals['_FINAL']._serialized_end=3178
-  _globals['_GATEWAYSERVICE']._serialized_start=3181
-  _globals['_GATEWAYSERVICE']._serialized_end=3582
+  _globals['_INFERENCEREQUEST']._serialized_end=964
+  _globals['_GENERATEREQUEST']._serialized_start=966
+  _globals['_GENERATEREQUEST']._serialized_end=1044
+  _globals['_GENERATERESPONSE']._serialized_start=1046
+  _globals['_GENERATERESPONSE']._serialized_end=1112
+  _globals['_COMPLETEREQUEST']._serialized_start=1114
+  _globals['_COMPLETEREQUEST']._serialized_end=1192
+  _globals['_COMPLETERESPONSE']._serialized_start=1194
+  _globals['_COMPLETERESPONSE']._serialized_end=1260
+  _globals['_WATCHREQUEST']._serialized_start=1262
+  _globals['_WATCHREQUEST']._serialized_end=1315
+  _globals['_WATCHRESPONSE']._serialized_start=1317
+  _globals['_WATCHRESPONSE']._serialized_end=1380
+  _globals['_CANCELREQUEST']._serialized_start=1382
+  _globals['_CANCELREQUEST']._serialized_end=1417
+  _globals['_CANCELRESPONSE']._serialized_start=1419
+  _globals['_CANCELRESPONSE']._serialized_end=1486
+  _globals['_EVENT']._serialized_start=1489
+  _globals['_EVENT']._serialized_end=1724
+  _globals['_QUEUED']._serialized_start=1726
+  _globals['_QUEUED']._serialized_end=1817
+  _globals['_DELTA']._serialized_start=1820
+  _globals['_DELTA']._serialized_end=1949
+  _globals['_LOGPROB']._serialized_start=1951
+  _globals['_LOGPROB']._serialized_end=2061
+  _globals['_TOPLOGPROB']._serialized_start=2063
+  _globals['_TOPLOGPROB']._serialized_end=2125
+  _globals['_CHOICE']._serialized_start=2128
+  _globals['_CHOICE']._serialized_end=2338
+  _globals['_VALIDATION']._serialized_start=2341
+  _globals['_VALIDATION']._serialized_end=2510
+  _globals['_USEDPASSAGE']._serialized_start=2512
+  _globals['_USEDPASSAGE']._serialized_end=2629
+  _globals['_USEDPREFERENCE']._serialized_start=2631
+  _globals['_USEDPREFERENCE']._serialized_end=2684
+  _globals['_FINAL']._serialized_start=2687
+  _globals['_FINAL']._serialized_end=3235
+  _globals['_GATEWAYSERVICE']._serialized_start=3238
+  _globals['_GATEWAYSERVICE']._serialized_end=3639
 # @@protoc_insertion_point(module_scope)

@@ -47,6 +47,8 @@ class InferenceRequest(_message.Message):
     TEXT_RULES_FIELD_NUMBER: _builtins.int
     DEFERRAL_PRIORITY_FIELD_NUMBER: _builtins.int
     DEFERRAL_TTL_S_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    MIN_CONFIDENCE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUIDv7, made by the gateway when empty. The idempotency key: the same ID with another payload is refused."""
     model: _builtins.str
@@ -67,6 +69,10 @@ class InferenceRequest(_message.Message):
     """Once deferred: requests of a higher priority go first, then older ones. From -100 to 100."""
     deferral_ttl_s: _builtins.int
     """Once deferred: how long it may wait, in seconds; 0 for the longest that the gateway allows."""
+    source: _builtins.str
+    """What the values of the answer must agree with, for its correction; empty: the conversation and its passages."""
+    min_confidence: _builtins.float
+    """Changes of a correction that are less sure than this are told, not applied; 0: the mesh's own threshold."""
     @_builtins.property
     def chat(self) -> _common_pb2.ChatMessages: ...
     @_builtins.property
@@ -107,10 +113,12 @@ class InferenceRequest(_message.Message):
         text_rules: _abc.Iterable[_common_pb2.TextRules] | None = ...,
         deferral_priority: _builtins.int = ...,
         deferral_ttl_s: _builtins.int = ...,
+        source: _builtins.str = ...,
+        min_confidence: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "constraint", b"constraint", "input", b"input", "policy", b"policy", "prompt", b"prompt", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_deferral", b"allow_deferral", "anchors", b"anchors", "chat", b"chat", "constraint", b"constraint", "deferral_priority", b"deferral_priority", "deferral_ttl_s", b"deferral_ttl_s", "input", b"input", "knowledge", b"knowledge", "model", b"model", "overflow", b"overflow", "policy", b"policy", "prompt", b"prompt", "request_id", b"request_id", "resumable", b"resumable", "route", b"route", "rules", b"rules", "sampling", b"sampling", "session_id", b"session_id", "text_rules", b"text_rules", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_deferral", b"allow_deferral", "anchors", b"anchors", "chat", b"chat", "constraint", b"constraint", "deferral_priority", b"deferral_priority", "deferral_ttl_s", b"deferral_ttl_s", "input", b"input", "knowledge", b"knowledge", "min_confidence", b"min_confidence", "model", b"model", "overflow", b"overflow", "policy", b"policy", "prompt", b"prompt", "request_id", b"request_id", "resumable", b"resumable", "route", b"route", "rules", b"rules", "sampling", b"sampling", "session_id", b"session_id", "source", b"source", "text_rules", b"text_rules", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["chat", "prompt"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
@@ -480,9 +488,12 @@ class Validation(_message.Message):
     ISSUES_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     UNVALIDATED_FIELD_NUMBER: _builtins.int
+    CERTAIN_FIELD_NUMBER: _builtins.int
     valid: _builtins.bool
     unvalidated: _builtins.bool
     """The validator could not be reached in time: nothing is known about the text."""
+    certain: _builtins.bool
+    """Valid, every change is sure, and nothing about the text is in doubt."""
     @_builtins.property
     def issues(self) -> _containers.RepeatedCompositeFieldContainer[_validator_pb2.Issue]: ...
     @_builtins.property
@@ -494,10 +505,11 @@ class Validation(_message.Message):
         issues: _abc.Iterable[_validator_pb2.Issue] | None = ...,
         changes: _abc.Iterable[_corrector_pb2.Change] | None = ...,
         unvalidated: _builtins.bool = ...,
+        certain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "issues", b"issues", "unvalidated", b"unvalidated", "valid", b"valid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certain", b"certain", "changes", b"changes", "issues", b"issues", "unvalidated", b"unvalidated", "valid", b"valid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -23,20 +23,25 @@ _sym_db = _symbol_database.Default()
 
 
 from stagemesh.api.common.v1 import common_pb2 as stagemesh_dot_api_dot_common_dot_v1_dot_common__pb2
+from stagemesh.api.corrector.v1 import corrector_pb2 as stagemesh_dot_api_dot_corrector_dot_v1_dot_corrector__pb2
 from stagemesh.api.validator.v1 import validator_pb2 as stagemesh_dot_api_dot_validator_dot_v1_dot_validator__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&stagemesh/api/gateway/v1/quality.proto\x12\x18stagemesh.api.gateway.v1\x1a$stagemesh/api/common/v1/common.proto\x1a*stagemesh/api/validator/v1/validator.proto\"\xf6\x01\n\x0fValidateRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\x12=\n\nconstraint\x18\x02 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\x03 \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\x12,\n\x05rules\x18\x04 \x03(\x0b\x32\x1d.stagemesh.api.common.v1.Rule\x12\x36\n\ntext_rules\x18\x05 \x03(\x0b\x32\".stagemesh.api.common.v1.TextRules\"H\n\x10ValidateResponse\x12\x34\n\x07verdict\x18\x01 \x01(\x0b\x32#.stagemesh.api.validator.v1.Verdict2s\n\x0eQualityService\x12\x61\n\x08Validate\x12).stagemesh.api.gateway.v1.ValidateRequest\x1a*.stagemesh.api.gateway.v1.ValidateResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&stagemesh/api/gateway/v1/quality.proto\x12\x18stagemesh.api.gateway.v1\x1a$stagemesh/api/common/v1/common.proto\x1a*stagemesh/api/corrector/v1/corrector.proto\x1a*stagemesh/api/validator/v1/validator.proto\"\xf6\x01\n\x0fValidateRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\x12=\n\nconstraint\x18\x02 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\x03 \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\x12,\n\x05rules\x18\x04 \x03(\x0b\x32\x1d.stagemesh.api.common.v1.Rule\x12\x36\n\ntext_rules\x18\x05 \x03(\x0b\x32\".stagemesh.api.common.v1.TextRules\"H\n\x10ValidateResponse\x12\x34\n\x07verdict\x18\x01 \x01(\x0b\x32#.stagemesh.api.validator.v1.Verdict\"\x9d\x02\n\x0e\x43orrectRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\x12=\n\nconstraint\x18\x02 \x01(\x0b\x32).stagemesh.api.common.v1.OutputConstraint\x12\x30\n\x07\x61nchors\x18\x03 \x03(\x0b\x32\x1f.stagemesh.api.common.v1.Anchor\x12,\n\x05rules\x18\x04 \x03(\x0b\x32\x1d.stagemesh.api.common.v1.Rule\x12\x36\n\ntext_rules\x18\x05 \x03(\x0b\x32\".stagemesh.api.common.v1.TextRules\x12\x0e\n\x06source\x18\x06 \x01(\t\x12\x16\n\x0emin_confidence\x18\x07 \x01(\x02\"R\n\x0f\x43orrectResponse\x12?\n\ncorrection\x18\x01 \x01(\x0b\x32+.stagemesh.api.corrector.v1.CorrectResponse2\xd3\x01\n\x0eQualityService\x12\x61\n\x08Validate\x12).stagemesh.api.gateway.v1.ValidateRequest\x1a*.stagemesh.api.gateway.v1.ValidateResponse\x12^\n\x07\x43orrect\x12(.stagemesh.api.gateway.v1.CorrectRequest\x1a).stagemesh.api.gateway.v1.CorrectResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stagemesh.api.gateway.v1.quality_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_VALIDATEREQUEST']._serialized_start=151
-  _globals['_VALIDATEREQUEST']._serialized_end=397
-  _globals['_VALIDATERESPONSE']._serialized_start=399
-  _globals['_VALIDATERESPONSE']._serialized_end=471
-  _globals['_QUALITYSERVICE']._serialized_start=473
-  _globals['_QUALITYSERVICE']._serialized_end=588
+  _globals['_VALIDATEREQUEST']._serialized_start=195
+  _globals['_VALIDATEREQUEST']._serialized_end=441
+  _globals['_VALIDATERESPONSE']._serialized_start=443
+  _globals['_VALIDATERESPONSE']._serialized_end=515
+  _globals['_CORRECTREQUEST']._serialized_start=518
+  _globals['_CORRECTREQUEST']._serialized_end=803
+  _globals['_CORRECTRESPONSE']._serialized_start=805
+  _globals['_CORRECTRESPONSE']._serialized_end=887
+  _globals['_QUALITYSERVICE']._serialized_start=890
+  _globals['_QUALITYSERVICE']._serialized_end=1101
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from stagemesh.api.common.v1 import common_pb2 as _common_pb2
+from stagemesh.api.corrector.v1 import corrector_pb2 as _corrector_pb2
 from stagemesh.api.validator.v1 import validator_pb2 as _validator_pb2
 import builtins as _builtins
 import sys
@@ -74,3 +75,66 @@ class ValidateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ValidateResponse: _TypeAlias = ValidateResponse  # noqa: Y015
+
+@_typing.final
+class CorrectRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    CONSTRAINT_FIELD_NUMBER: _builtins.int
+    ANCHORS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    TEXT_RULES_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    MIN_CONFIDENCE_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    source: _builtins.str
+    """What the text was made from."""
+    min_confidence: _builtins.float
+    """Changes less sure than this are told, not applied; 0: the mesh's own threshold."""
+    @_builtins.property
+    def constraint(self) -> _common_pb2.OutputConstraint: ...
+    @_builtins.property
+    def anchors(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Anchor]: ...
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Rule]: ...
+    @_builtins.property
+    def text_rules(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TextRules]: ...
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        constraint: _common_pb2.OutputConstraint | None = ...,
+        anchors: _abc.Iterable[_common_pb2.Anchor] | None = ...,
+        rules: _abc.Iterable[_common_pb2.Rule] | None = ...,
+        text_rules: _abc.Iterable[_common_pb2.TextRules] | None = ...,
+        source: _builtins.str = ...,
+        min_confidence: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "constraint", b"constraint", "min_confidence", b"min_confidence", "rules", b"rules", "source", b"source", "text", b"text", "text_rules", b"text_rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CorrectRequest: _TypeAlias = CorrectRequest  # noqa: Y015
+
+@_typing.final
+class CorrectResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CORRECTION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def correction(self) -> _corrector_pb2.CorrectResponse: ...
+    def __init__(
+        self,
+        *,
+        correction: _corrector_pb2.CorrectResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["correction", b"correction"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correction", b"correction"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CorrectResponse: _TypeAlias = CorrectResponse  # noqa: Y015

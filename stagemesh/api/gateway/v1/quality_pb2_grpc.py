@@ -41,6 +41,11 @@ class QualityServiceStub:
                 request_serializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.ValidateRequest.SerializeToString,
                 response_deserializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.ValidateResponse.FromString,
                 _registered_method=True)
+        self.Correct = channel.unary_unary(
+                '/stagemesh.api.gateway.v1.QualityService/Correct',
+                request_serializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.CorrectRequest.SerializeToString,
+                response_deserializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.CorrectResponse.FromString,
+                _registered_method=True)
 
 
 class QualityServiceServicer:
@@ -54,6 +59,12 @@ class QualityServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Correct(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QualityServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +72,11 @@ def add_QualityServiceServicer_to_server(servicer, server):
                     servicer.Validate,
                     request_deserializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.ValidateRequest.FromString,
                     response_serializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.ValidateResponse.SerializeToString,
+            ),
+            'Correct': grpc.unary_unary_rpc_method_handler(
+                    servicer.Correct,
+                    request_deserializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.CorrectRequest.FromString,
+                    response_serializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.CorrectResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -92,6 +108,33 @@ class QualityService:
             '/stagemesh.api.gateway.v1.QualityService/Validate',
             stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.ValidateRequest.SerializeToString,
             stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.ValidateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Correct(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stagemesh.api.gateway.v1.QualityService/Correct',
+            stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.CorrectRequest.SerializeToString,
+            stagemesh_dot_api_dot_gateway_dot_v1_dot_quality__pb2.CorrectResponse.FromString,
             options,
             channel_credentials,
             insecure,

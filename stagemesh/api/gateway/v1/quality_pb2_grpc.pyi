@@ -19,6 +19,7 @@ class QualityServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Validate: _aio.UnaryUnaryMultiCallable[_quality_pb2.ValidateRequest, _quality_pb2.ValidateResponse]
+    Correct: _aio.UnaryUnaryMultiCallable[_quality_pb2.CorrectRequest, _quality_pb2.CorrectResponse]
 
 class QualityServiceServicer(metaclass=_abc_1.ABCMeta):
     """Texts that were not generated here, held to the same rules as answers. Metadata as for GatewayService; stored anchor
@@ -31,5 +32,12 @@ class QualityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _quality_pb2.ValidateRequest,
         context: _aio.ServicerContext[_quality_pb2.ValidateRequest, _abc.Awaitable[_quality_pb2.ValidateResponse]],
     ) -> _abc.Awaitable[_quality_pb2.ValidateResponse]: ...
+
+    @_abc_1.abstractmethod
+    def Correct(
+        self,
+        request: _quality_pb2.CorrectRequest,
+        context: _aio.ServicerContext[_quality_pb2.CorrectRequest, _abc.Awaitable[_quality_pb2.CorrectResponse]],
+    ) -> _abc.Awaitable[_quality_pb2.CorrectResponse]: ...
 
 def add_QualityServiceServicer_to_server(servicer: QualityServiceServicer, server: _aio.Server) -> None: ...

@@ -1,0 +1,89 @@
+"""Values that must be keys of a reference set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from services.corrector.form.edits import Guess
+from services.corrector.form.shape import Shape
+from services.corrector.form.source import Source
+from stagemesh.validation.anchor_match import Match
+from stagemesh.validation.anchors import Anchor, Keys, compile_keys, form_of
+from stagemesh.validation.json_text import BadJson, dump, parse
+from stagemesh.validation.limits import Limits
+from stagemesh.validation.pointer import Path, parse_pointer
+
+MIN_PREFIX_CHARS = 3
+
+
+class AnchoredKeys:
+    """The anchors of a request, by the places to which they point."""
+
+    def __init__(self, anchors: Sequence[Anchor], limits: Limits) -> None:
+        self._keys = [
+            (parse_pointer(anchor.pointer), compile_keys(anchor, f"anchors[{index}]", limits))
+            for index, anchor in enumerate(anchors)
+        ]
+
+    def at(self, path: Path) -> Keys | None:
+        for names, keys in self._keys:
+            if len(names) == len(path) and all(map(_leads_to, names, path)):
+                return keys
+        return None
+
+
+def _leads_to(name: str, step: str | int) -> bool:
+    return name == str(step) or (name == "*" and isinstance(step, int))
+
+
+def key_guesses(value: Any, keys: Keys, shape: Shape, source: Source, *, is_cut: bool) -> list[Guess] | None:
+    """Keys that a value may mean; None where it is one. Several of equal confidence: it cannot be known which."""
+    text = value if isinstance(value, str) else dump(value)
+    found = keys.lookup(text)
+    if found.match is Match.EXACT:
+        return None
+    if found.match is Match.NEAR:
+        return [_guess(text, found.keys[0], shape)]
+    if found.match is Match.AMBIGUOUS:
+        said = [key for key in found.keys if source.holds(key)]
+        if len(said) == 1:
+            return [Guess(_typed(said[0], shape), "the key that stands in the source", 0.85, "anchor")]
+        return [
+            Guess(_typed(key, shape), "one of several keys that are equally near", 0.4, "anchor") for key in found.keys
+        ]
+    return _held(text, keys, shape, source, is_cut=is_cut)
+
+
+def _guess(text: str, key: str, shape: Shape) -> Guess:
+    same_form = form_of(text).casefold() == form_of(key).casefold()
+    reason = "the key in another form" if same_form else "the only key one character away"
+    return Guess(_typed(key, shape), reason, 0.9 if same_form else 0.85, "anchor")
+
+
+def _held(text: str, keys: Keys, shape: Shape, source: Source, *, is_cut: bool) -> list[Guess]:
+    """Keys that are a part of the value, or of which a cut value is the beginning."""
+    some = keys.some(2_000)
+    form = form_of(text).casefold()
+    same = [key for key in some if form_of(key).casefold() == form]
+    if len(same) == 1:
+        return [Guess(_typed(same[0], shape), "the key in another case", 0.85, "anchor")]
+    if is_cut and len(form) >= MIN_PREFIX_CHARS:
+        begun = [key for key in some if form_of(key).casefold().startswith(form)]
+        if len(begun) == 1 and len(some) == len(keys):
+            return [Guess(_typed(begun[0], shape), "the only key that begins so", 0.85, "anchor")]
+    within = [key for key in some if len(key) >= MIN_PREFIX_CHARS and form_of(key).casefold() in form]
+    longest = max(within, key=len, default="")
+    if within and all(key in longest for key in within):
+        return [Guess(_typed(longest, shape), "the key with something around it", 0.7, "anchor")]
+    return []
+
+
+def _typed(key: str, shape: Shape) -> Any:
+    """A key as the number that it spells, where the schema asks for one."""
+    if "string" in shape.types:
+        return key
+    try:
+        return parse(key, max_depth=1)
+    except BadJson:
+        return key

@@ -1,0 +1,149 @@
+# ruff: noqa: E501  tables of words are easier to read in long lines
+"""A value for one of the options of an enumeration: another case, another separator, a synonym, a typing error."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from rapidfuzz.distance import OSA
+
+from services.corrector.form.booleans import read_boolean
+from services.corrector.form.edits import Guess
+from services.corrector.form.values import is_number
+from stagemesh.validation.json_text import dump
+
+_SYNONYMS = (
+    "pending|awaiting|waiting|open|待处理|待办|待定|等待中|未处理",
+    "pending|unpaid|outstanding|待付款|待支付|未付|未付款|未支付",
+    "pending review|under review|in review|待审核|审核中|审批中",
+    "in progress|processing|ongoing|wip|started|active|处理中|进行中|办理中",
+    "active|enabled|valid|live|启用|有效|生效|在用|正常",
+    "inactive|disabled|invalid|停用|禁用|失效|无效",
+    "done|completed|complete|finished|closed|resolved|已完成|完成|办结|已结束",
+    "closed|关闭|已关闭",
+    "open|opened|new|打开|开启|新建",
+    "paid|settled|已付|已付款|已支付|付清",
+    "cancelled|canceled|cancel|void|已取消|取消|作废",
+    "rejected|denied|declined|refused|驳回|已驳回|拒绝|已拒绝|不通过",
+    "approved|accepted|passed|通过|已通过|已批准|批准|同意",
+    "shipped|dispatched|sent|in transit|已发货|发货|运输中|在途",
+    "delivered|received|arrived|已送达|送达|已签收|签收|已到货",
+    "draft|草稿",
+    "refunded|returned|已退款|退款|已退货",
+    "failed|failure|error|失败|错误",
+    "success|succeeded|successful|ok|成功",
+    "expired|过期|已过期|到期",
+    "overdue|late|逾期|已逾期",
+    "high|h|高|高级",
+    "medium|mid|normal|m|中|中级|普通|一般|中等",
+    "low|l|低|低级",
+    "urgent|critical|紧急|加急|特急|严重",
+    "male|m|man|男|男性|先生",
+    "female|f|woman|女|女性|女士",
+    "cny|rmb|人民币|元|yuan|chinese yuan|renminbi",
+    "usd|us$|us dollar|us dollars|dollar|dollars|美元|美金",
+    "eur|€|euro|euros|欧元",
+    "gbp|£|pound|pounds|pound sterling|英镑",
+    "jpy|yen|日元|japanese yen",
+    "hkd|hk$|港币|港元|hong kong dollar",
+    "kg|kilogram|kilograms|kilo|公斤|千克",
+    "g|gram|grams|克",
+    "pcs|pc|piece|pieces|个|件",
+    "box|boxes|箱|盒",
+    "m|meter|metre|meters|米",
+    "bank transfer|wire|wire transfer|transfer|银行转账|转账|电汇|对公转账",
+    "cash|现金",
+    "credit card|card|信用卡",
+    "alipay|支付宝",
+    "wechat pay|wechat|weixin|微信|微信支付",
+    "monday|mon|星期一|周一", "tuesday|tue|星期二|周二", "wednesday|wed|星期三|周三", "thursday|thu|星期四|周四",
+    "friday|fri|星期五|周五", "saturday|sat|星期六|周六", "sunday|sun|星期日|星期天|周日",
+    "yes|y|是|true", "no|n|否|false",
+    "individual|personal|person|个人", "company|corporate|business|enterprise|公司|企业|单位",
+    "full time|fulltime|ft|全职", "part time|parttime|pt|兼职", "contract|contractor|合同工|合同制",
+    "annual leave|annual|vacation|年假", "sick leave|sick|病假", "personal leave|事假",
+    "monthly|month|每月|按月|月付|月结", "yearly|annual|annually|每年|按年|年付", "weekly|week|每周|按周", "quarterly|quarter|每季度|按季|季付", "daily|day|每日|每天|按天",
+    "standard|regular|标准|普通", "express|expedited|快递|加急", "online|线上|在线", "offline|线下",
+    "buy|purchase|买入|采购|购买", "sell|sale|卖出|销售", "income|收入", "expense|支出", "debit|借|借方", "credit|贷|贷方",
+    "china|cn|中国|prc", "united states|us|usa|美国", "germany|de|德国", "japan|jp|日本",
+    "english|en|英语|英文", "chinese|zh|中文|汉语",
+)  # fmt: skip
+
+
+def _folded(text: str) -> str:
+    return re.sub(r"[\s_\-./·:：,，。!！\"'“”‘’]+", "", unicodedata.normalize("NFKC", text).casefold())
+
+
+_GROUPS: list[frozenset[str]] = [frozenset(_folded(word) for word in group.split("|")) for group in _SYNONYMS]
+
+
+def enum_guesses(value: Any, options: Sequence[Any]) -> list[Guess]:
+    """Options that the value may mean."""
+    if len(options) == 1 and options[0] is not None:
+        return [Guess(options[0], "the only value that the schema allows", 0.75)]
+    if value is None or isinstance(value, dict | list):
+        return []
+    text = value if isinstance(value, str) else dump(value)
+    form = _folded(text)
+    folded = [(option, _folded(option if isinstance(option, str) else dump(option))) for option in options]
+    same = [option for option, other in folded if other == form and form]
+    if len(same) == 1:
+        return [Guess(same[0], "the allowed value in another spelling", 0.9)]
+    if form:
+        return _synonyms(form, folded) or _boolean(value, options) or _near(form, folded) or _part(form, folded)
+    return []
+
+
+def _synonyms(form: str, folded: list[tuple[Any, str]]) -> list[Guess]:
+    meant = {other: option for option, other in folded for group in _GROUPS if form in group and other in group}
+    if len(meant) == 1:
+        confidence = 0.85 if len(form) > 1 or not form.isascii() else 0.8
+        return [Guess(next(iter(meant.values())), "the allowed value that means the same", confidence)]
+    return [Guess(option, "an allowed value that may mean the same", 0.5) for option in meant.values()]
+
+
+def _boolean(value: Any, options: Sequence[Any]) -> list[Guess]:
+    if set(map(type, options)) != {bool} or not isinstance(value, str):
+        return []
+    read = read_boolean(value)
+    return [] if read is None else [Guess(read[0], "a word for true or false", read[1])]
+
+
+def _near(form: str, folded: list[tuple[Any, str]]) -> list[Guess]:
+    """Options one typing error away, two for long ones."""
+    distances = [
+        (OSA.distance(form, other, score_cutoff=2), option, other)
+        for option, other in folded
+        if isinstance(option, str)
+    ]
+    close = [
+        (distance, option)
+        for distance, option, other in distances
+        if distance <= (2 if len(other) >= 9 else 1) and _may_err(other)
+    ]
+    if not close:
+        return []
+    least = min(distance for distance, _ in close)
+    nearest = [option for distance, option in close if distance == least]
+    confidence = 0.85 if len(nearest) == 1 and least == 1 else 0.7 if len(nearest) == 1 else 0.5
+    return [Guess(option, "the allowed value one typing error away", confidence) for option in nearest]
+
+
+def _may_err(option: str) -> bool:
+    """Long enough that one character off still tells which option was meant."""
+    return len(option) >= (2 if not option.isascii() else 4)
+
+
+def _part(form: str, folded: list[tuple[Any, str]]) -> list[Guess]:
+    """The one option that the value begins, ends or holds (`status: paid`, `已付款。`)."""
+    held = [option for option, other in folded if len(other) > 1 and other in form]
+    if len(held) == 1:
+        negated = re.search(r"^(?:not|un|in|non|未|不|非|无)", form) is not None
+        return [] if negated else [Guess(held[0], "the allowed value with something around it", 0.7)]
+    holding = [option for option, other in folded if len(form) > 2 and other.startswith(form)]
+    if len(holding) == 1 and not is_number(holding[0]):
+        return [Guess(holding[0], "the allowed value that begins so", 0.7)]
+    return []
