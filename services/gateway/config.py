@@ -105,6 +105,8 @@ class GatewayConfig(Section):
     """How long a running request stays with a gateway that is silent; then another one takes it over."""
     outcome_ttl_s: int = Field(default=86_400, ge=1)
     """How long outcomes can be picked up."""
+    trace_ttl_s: int = Field(default=86_400, ge=0)
+    """How long the stage reports of ended requests are kept for `stagemesh debug`; 0 keeps none. They hold no text."""
     deferred_ttl_s: int = Field(default=86_400, ge=1)
     """How long a deferred request may wait before it expires."""
     deferred_timeout_s: float = Field(default=600.0, gt=0)

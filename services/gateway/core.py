@@ -151,6 +151,10 @@ class Gateway:
             await self._runner.ledger.call(self._ledger.ask_cancel(tenant.tenant_id, request_id))
         return await self._outcome_within(tenant.tenant_id, request_id, CANCEL_WITHIN_S)
 
+    async def forget_traces(self, tenant_id: str, session_id: str) -> None:
+        """A session is erased: what it took, stage by stage, goes as well. Raises Unavailable."""
+        await self._runner.ledger.call(self._runner.traces.forget_session(tenant_id, session_id))
+
     def list_models(self) -> list[ModelInfo]:
         """Served models, the default one first."""
         names = sorted(self._mesh.serve, key=lambda name: (name != self._mesh.default_model, name))

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from prometheus_client import Counter, Gauge, Histogram
 
 from services.gateway.admission import RouteQueue
+from services.gateway.hour_ratio import HourRatio
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
+from stagemesh.api.gateway.v1 import gateway_pb2
+from stagemesh.runtime.breaker import Breaker, State
 
 REQUESTS = Counter("stagemesh_requests_total", "Requests by final outcome", ["route", "outcome"])
 REFUSED = Counter("stagemesh_requests_refused_total", "Requests that were not accepted, by reason", ["reason"])
@@ -39,6 +42,7 @@ DEFERRED = Counter("stagemesh_deferred_total", "Requests that were taken for lat
 DEFERRED_ENDED = Counter("stagemesh_deferred_ended_total", "Deferred requests by final outcome", ["outcome"])
 DEFERRED_WAITING = Gauge("stagemesh_deferred_waiting", "Deferred requests without an outcome, those that run included")
 DEFERRAL_LAG = Gauge("stagemesh_deferral_lag_seconds", "Age of the oldest deferred request without an outcome")
+TRACES_LOST = Counter("stagemesh_traces_lost_total", "Traces of ended requests that could not be kept")
 EVENTS_LOST = Counter("stagemesh_resumable_events_lost_total", "Events of resumable requests that could not be kept")
 
 KV_TOKENS = Counter("stagemesh_kv_tokens_total", "Prompt tokens by where their KV came from", ["source"])
@@ -56,7 +60,46 @@ CACHE_REQUESTS = Counter("stagemesh_cache_requests_total", "Requests by whether 
 CACHE_HIT_RATIO_SESSION = Gauge(
     "stagemesh_cache_hit_ratio_session", "Share of the last 1,000 turns that continue a session and reused KV"
 )
+BREAKER_STATE = Gauge(
+    "stagemesh_breaker_state", "Breakers by the part that they watch: 0 closed, 1 half-open, 2 open", ["part"]
+)
+DEVICE_TEMPERATURE = Gauge(
+    "stagemesh_device_temperature_celsius", "Hottest device of an engine, where it has a sensor", ["instance_name"]
+)
+DEGRADED_RATIO = Gauge("stagemesh_degraded_ratio", "Share of degraded ones among the answers of the last hour")
+STAGE_FAILURE_RATE = Gauge(
+    "stagemesh_stage_failure_rate",
+    "Share of runs of a stage in the last hour that failed or took a fallback",
+    ["stage"],
+)
+_answers = HourRatio()
+_stages = {
+    name.removeprefix("STAGE_").lower(): HourRatio() for name in list(common_pb2.Stage.DESCRIPTOR.values_by_name)[1:]
+}
+DEGRADED_RATIO.set_function(_answers.value)
+for _name, _ratio in _stages.items():
+    STAGE_FAILURE_RATE.labels(_name).set_function(_ratio.value)
 _session_turns: deque[bool] = deque(maxlen=1_000)
+
+
+_BREAKER_VALUES = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
+
+
+def watch_breaker(part: str, breaker: Breaker) -> None:
+    """Have the gauge read the state of a breaker whenever somebody looks."""
+    BREAKER_STATE.labels(part).set_function(lambda: _BREAKER_VALUES[breaker.state])
+
+
+def count_outcome(final: gateway_pb2.Final) -> None:
+    """Count an ended request in the shares of the last hour: of degraded answers, and of failures by stage."""
+    if final.outcome in (common_pb2.OUTCOME_COMPLETE, common_pb2.OUTCOME_DEGRADED):
+        _answers.add(final.outcome == common_pb2.OUTCOME_DEGRADED)
+    for report in final.stages:
+        stage = common_pb2.Stage.Name(report.stage).removeprefix("STAGE_").lower()
+        status = common_pb2.StageStatus.Name(report.status).removeprefix("STAGE_STATUS_").lower()
+        STAGES.labels(stage, status).inc()
+        if report.status != common_pb2.STAGE_STATUS_SKIPPED:
+            _stages[stage].add(report.status in (common_pb2.STAGE_STATUS_DEGRADED, common_pb2.STAGE_STATUS_FAILED))
 
 
 def count_kv(kv: common_pb2.KvReport, *, is_session: bool) -> None:

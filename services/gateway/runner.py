@@ -15,6 +15,8 @@ from services.gateway.kv_reports import KvReports
 from services.gateway.peers import Peers
 from services.gateway.shadow import ShadowPublisher
 from services.gateway.store import GuardedLedger
+from services.gateway.traces.record import trace_of
+from services.gateway.traces.store import TraceStore
 from services.gateway.work import Work
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
@@ -44,6 +46,7 @@ class Runner:
     deferral: Deferral
     commits: SessionCommits
     kv_reports: KvReports
+    traces: TraceStore
     shadow: ShadowPublisher | None
     queues: dict[str, RouteQueue]
 
@@ -109,6 +112,7 @@ class Runner:
                 self.shadow.offer(work, final)
         _count(work, held)
         self.kv_reports.schedule(work)
+        self.traces.offer(work.job.tenant_id, work.job.request.session_id, trace_of(work.job.route_name, held))
         work.running.publish(final=held)
         log.info(
             "request ended",
@@ -151,7 +155,4 @@ def _count(work: Work, final: gateway_pb2.Final) -> None:
         ("forced", final.usage.forced_tokens),
     ):
         metrics.TOKENS.labels(kind).inc(amount)
-    for report in final.stages:
-        stage = common_pb2.Stage.Name(report.stage).removeprefix("STAGE_").lower()
-        status = common_pb2.StageStatus.Name(report.status).removeprefix("STAGE_STATUS_").lower()
-        metrics.STAGES.labels(stage, status).inc()
+    metrics.count_outcome(final)

@@ -29,6 +29,7 @@ from services.gateway.sessions_servicer import SessionsServicer
 from services.gateway.shadow import ShadowPublisher
 from services.gateway.store import GuardedLedger
 from services.gateway.tenants import Tenants
+from services.gateway.traces.store import TraceStore
 from stagemesh.api.gateway.v1 import gateway_pb2_grpc, quality_pb2_grpc, sessions_pb2_grpc
 from stagemesh.runtime import redis_client, tenants
 from stagemesh.runtime.identity import Identity, process_identity
@@ -62,6 +63,7 @@ class GatewayService:
         self._events = EventStore(self._redis, ttl_s=config.outcome_ttl_s)
         self._commits = SessionCommits(peers.cache)
         self._kv_reports = KvReports(peers.cache)
+        self._traces = TraceStore(self._redis, ttl_s=config.trace_ttl_s)
         prefix = mesh.kafka_topic_prefix
         deferred = Outbox(
             self._redis, DEFERRED, ttl_s=config.deferred_ttl_s, max_entries=config.max_deferred, prefix=prefix
@@ -90,6 +92,7 @@ class GatewayService:
             deferral=Deferral(self._redis, ledger, deferred, config),
             commits=self._commits,
             kv_reports=self._kv_reports,
+            traces=self._traces,
             shadow=self._shadow,
             queues=queues,
         )
@@ -147,6 +150,7 @@ class GatewayService:
         for relay in self._relays:
             await relay.stop()
         await self._events.close()
+        await self._traces.close()
         await self._ledger.close(2.0)
         await self._producer.close(1.0)
         await self._peers.close()

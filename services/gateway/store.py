@@ -31,6 +31,7 @@ class GuardedLedger:
         self.ledger = ledger
         self._timeout_s = timeout_s
         self._breaker = Breaker(BreakerConfig(failure_threshold=3, open_s=0.5))
+        metrics.watch_breaker("ledger", self._breaker)
         self._late: deque[tuple[str, gateway_pb2.Final]] = deque()
         self._task = asyncio.create_task(self._keep_telling(), name="late-outcomes")
 

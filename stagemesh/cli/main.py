@@ -27,6 +27,7 @@ COMMANDS = {
     "shadow": "Report what the candidate model answered differently.",
     "chaos": "Let something go wrong on purpose, and see that it heals.",
     "bench": "Measure how fast this machine serves the model.",
+    "debug": "Take a session's last requests apart, stage by stage.",
     "doctor": "Check this machine for what would go wrong.",
     "version": "Print the version.",
 }
