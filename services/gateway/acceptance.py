@@ -82,6 +82,7 @@ class Acceptance:
             if self._requests.hash_of(key) != job.payload_hash:
                 raise _reused(job)
             return known
+        job = await self._runner.modes.decide(job)
         over = self._is_over(job)
         if over and not job.request.allow_deferral:
             return await self._attach_or_refuse(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
+from services.gateway.mode_rules import ModesConfig
 from stagemesh.runtime.config import Section
 from stagemesh.runtime.config_problems import KeyProblem
 
@@ -72,6 +73,9 @@ class GatewayConfig(Section):
     """Adapters that every tenant may use; `*` for all. Others are permitted by `stagemesh tenant adapters`."""
     engine_queue_limit: int = Field(default=64, ge=0)
     """Sequences waiting in every engine of a model from which on new requests count as over capacity."""
+
+    modes: ModesConfig = ModesConfig()
+    """Precision modes by rule, the limit of `precise`, and what modes cost."""
 
     tokenizer_timeout_s: float = Field(default=2.0, gt=0)
     """Budget of one call to the tokenizer."""

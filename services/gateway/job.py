@@ -59,6 +59,8 @@ class Job:
     route: RouteConfig
     explicit_id: bool
     """The caller chose the request ID, and so may come back with it."""
+    mode_limited: bool = False
+    """It asked for `precise` too often in a row and runs in standard."""
 
     @property
     def request_id(self) -> str:

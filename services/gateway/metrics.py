@@ -45,6 +45,17 @@ DEFERRAL_LAG = Gauge("stagemesh_deferral_lag_seconds", "Age of the oldest deferr
 TRACES_LOST = Counter("stagemesh_traces_lost_total", "Traces of ended requests that could not be kept")
 EVENTS_LOST = Counter("stagemesh_resumable_events_lost_total", "Events of resumable requests that could not be kept")
 
+MODES_BY_RULE = Counter("stagemesh_modes_by_rule_total", "Requests whose mode a rule chose", ["mode"])
+MODES_LIMITED = Counter("stagemesh_precise_limited_total", "Requests for precise that ran in standard by the limit")
+ALERTS = Counter("stagemesh_alerts_total", "Alerts by fate", ["name", "fate"])
+COST_UNITS = Counter("stagemesh_cost_units_total", "Cost units spent", ["mode"])
+EFFECTIVE_TOKENS = Counter(
+    "stagemesh_effective_tokens_total",
+    "Output tokens of complete answers; by stagemesh_cost_units_total: effective throughput per cost",
+    ["mode"],
+)
+USAGE_LOST = Counter("stagemesh_usage_lost_total", "Sums of usage that a stopping gateway could not store")
+
 KV_TOKENS = Counter("stagemesh_kv_tokens_total", "Prompt tokens by where their KV came from", ["source"])
 KV_MISSES = Counter("stagemesh_kv_misses_total", "Requests whose stored KV was not used, by cause", ["cause"])
 KV_LOAD = Histogram(

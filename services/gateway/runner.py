@@ -12,11 +12,13 @@ from services.gateway.commits import SessionCommits
 from services.gateway.config import GatewayConfig
 from services.gateway.deferral import Deferral
 from services.gateway.kv_reports import KvReports
+from services.gateway.modes import LIMITED, Modes
 from services.gateway.peers import Peers
 from services.gateway.shadow import ShadowPublisher
 from services.gateway.store import GuardedLedger
 from services.gateway.traces.record import trace_of
 from services.gateway.traces.store import TraceStore
+from services.gateway.usage import UsageAccounts
 from services.gateway.work import Work
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
@@ -31,6 +33,7 @@ from stagemesh.runtime.errors import (
 )
 from stagemesh.runtime.telemetry import get_logger
 
+LIMITED_DETAIL = "precise was asked for too often in a row"
 ANSWERED = frozenset({common_pb2.OUTCOME_COMPLETE, common_pb2.OUTCOME_DEGRADED})
 
 log = get_logger(__name__)
@@ -49,6 +52,8 @@ class Runner:
     traces: TraceStore
     shadow: ShadowPublisher | None
     queues: dict[str, RouteQueue]
+    modes: Modes
+    usage: UsageAccounts
 
     async def work(self, work: Work) -> None:
         """Run to the final event. A cancellation that nobody asked for (shutdown) leaves the request to others."""
@@ -98,6 +103,8 @@ class Runner:
                     stage=stages.ADMIT, status=common_pb2.STAGE_STATUS_OK, attempts=1, duration_us=waited_us
                 )
             )
+            if job.mode_limited:
+                work.log_stages.degrade(stages.ADMIT, fallback="standard", reason=LIMITED, detail=LIMITED_DETAIL)
             try:
                 await pipeline.run(work, self.peers, self.config)
             finally:
@@ -111,6 +118,7 @@ class Runner:
             if self.shadow is not None and not work.job.adapter:  # the candidate is compared with the model alone
                 self.shadow.offer(work, final)
         _count(work, held)
+        self.usage.note(work, held)
         self.kv_reports.schedule(work)
         self.traces.offer(work.job.tenant_id, work.job.request.session_id, trace_of(work.job.route_name, held))
         work.running.publish(final=held)

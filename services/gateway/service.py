@@ -10,6 +10,7 @@ import grpc
 from services.gateway import metrics
 from services.gateway.adapters import AdapterPermits
 from services.gateway.admission import RouteQueue
+from services.gateway.alerts import Alerts
 from services.gateway.commits import SessionCommits
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway
@@ -21,6 +22,7 @@ from services.gateway.http.server import HttpServer
 from services.gateway.kv_reports import KvReports
 from services.gateway.leases import LeaseKeeper
 from services.gateway.ledger import Ledger
+from services.gateway.modes import Modes
 from services.gateway.peers import Peers, connect
 from services.gateway.quality_servicer import QualityServicer
 from services.gateway.runner import Runner
@@ -30,6 +32,7 @@ from services.gateway.shadow import ShadowPublisher
 from services.gateway.store import GuardedLedger
 from services.gateway.tenants import Tenants
 from services.gateway.traces.store import TraceStore
+from services.gateway.usage import UsageAccounts
 from stagemesh.api.gateway.v1 import gateway_pb2_grpc, quality_pb2_grpc, sessions_pb2_grpc
 from stagemesh.runtime import redis_client, tenants
 from stagemesh.runtime.identity import Identity, process_identity
@@ -37,9 +40,11 @@ from stagemesh.runtime.kafka_client import EventProducer
 from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.runtime.outbox import Entry, Outbox
 from stagemesh.runtime.relay import Relay, RelayConfig
-from stagemesh.runtime.topics import ANSWERS_STABLE, DEFERRED
+from stagemesh.runtime.topics import ALERTS, ANSWERS_STABLE, DEFERRED
 
 READY_POLL_S = 0.05
+MAX_WAITING_ALERTS = 1_000
+"""That the broker has not taken; beyond it they are counted as dropped."""
 
 
 class GatewayService:
@@ -72,6 +77,11 @@ class GatewayService:
         relay = RelayConfig(republish_after_s=config.republish_after_s)
         few = RelayConfig(republish_after_s=config.republish_after_s, window=32)  # so that priorities decide late
         self._relays = [Relay(deferred, self._producer, few, expired=self._expire)]
+        alerts = Outbox(self._redis, ALERTS, ttl_s=config.outcome_ttl_s, max_entries=MAX_WAITING_ALERTS, prefix=prefix)
+        self._alerts = Alerts(alerts)
+        told = RelayConfig(republish_after_s=config.republish_after_s, is_done_when_published=True)
+        self._relays.append(Relay(alerts, self._producer, told))
+        self._usage = UsageAccounts(config.modes, self._redis, self._ledger)
         self._shadow: ShadowPublisher | None = None
         if mesh.shadow.candidate:
             answers = Outbox(
@@ -95,6 +105,8 @@ class GatewayService:
             traces=self._traces,
             shadow=self._shadow,
             queues=queues,
+            modes=Modes(config.modes, peers.engines, self._redis, self._ledger, self._alerts),
+            usage=self._usage,
         )
         self.gateway = Gateway(
             mesh=mesh,
@@ -140,6 +152,7 @@ class GatewayService:
         await self._http.drain(1.0)
         await self._commits.drain(2.0)
         await self._kv_reports.drain(1.0)
+        await self._alerts.drain(1.0)
 
     async def close(self) -> None:
         await self._http.stop()
@@ -151,6 +164,7 @@ class GatewayService:
             await relay.stop()
         await self._events.close()
         await self._traces.close()
+        await self._usage.close(1.0)
         await self._ledger.close(2.0)
         await self._producer.close(1.0)
         await self._peers.close()

@@ -21,6 +21,7 @@ COMMANDS = {
     "session": "Show and erase what is kept of users: sessions, preferences.",
     "kb": "Knowledge bases that answers may draw on.",
     "tenant": "Tenants, their keys, and the adapters they may use.",
+    "usage": "What tenants used, by mode: tokens, time, cost units.",
     "adapter": "Load, replace and unload LoRA adapters.",
     "deferred": "Deferred requests and dead letters: list, show, retry, drop.",
     "cache": "What was reused of earlier computing, and why not.",

@@ -28,6 +28,8 @@ class RelayConfig:
     """Pause between looks at the outbox; `wake` ends it early."""
     batch: int = 64
     """Events published at once."""
+    is_done_when_published: bool = False
+    """Nobody confirms an effect: an event that the broker has taken is removed."""
 
 
 @dataclass(kw_only=True)
@@ -112,6 +114,8 @@ class Relay:
             raise
         self.counts.published += 1
         self.counts.republished += entry.tries > 1
+        if self._config.is_done_when_published:
+            await self._outbox.remove(entry.tenant_id, entry.request_id)
 
     async def _settle_expired(self) -> None:
         for entry in await self._outbox.expired(self._config.batch):

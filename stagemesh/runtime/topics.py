@@ -26,5 +26,7 @@ DEFERRED = Topic(base_name="stagemesh.deferred.v1", schema_version=1)
 """RequestDeferred: work for later. Consumed by the worker."""
 DEFERRED_DEAD = Topic(base_name="stagemesh.deferred.dead.v1", schema_version=1)
 """DeadLetter: deferred requests that were given up. For operators."""
+ALERTS = Topic(base_name="stagemesh.alerts.v1", schema_version=1)
+"""Alert: what an operator should hear of. For whoever watches the mesh."""
 
-ALL = (ANSWERS_STABLE, DEFERRED, DEFERRED_DEAD)
+ALL = (ANSWERS_STABLE, DEFERRED, DEFERRED_DEAD, ALERTS)

@@ -71,6 +71,18 @@ def revoke(tenant_id: str, state: Path | None, config: Path | None) -> None:
     click.echo(f"{tenant_id} is revoked; {num_keys} {'key' if num_keys == 1 else 'keys'} no longer accepted.")
 
 
+@command.command("release", short_help="Let a tenant ask for `precise` again.")
+@click.argument("tenant_id")
+@state_option
+@config_option
+def release(tenant_id: str, state: Path | None, config: Path | None) -> None:
+    """End the limit of the mode `precise` for all users of TENANT_ID (`gateway.modes.max_precise_in_a_row`)."""
+    from stagemesh.runtime import precise_limit
+
+    num_users = with_ledger(state, config, lambda redis: precise_limit.release(redis, tenant_id))
+    click.echo(f"{tenant_id} is released; {num_users} of its users had asked for precise lately.")
+
+
 @command.command("adapters", short_help="Show or change which adapters a tenant may use.", epilog=ADAPTERS_EXAMPLES)
 @click.argument("tenant_id")
 @click.option("--allow", multiple=True, metavar="NAME", help="Permit this adapter, or every one: `*`.")

@@ -36,6 +36,7 @@ class Envelope(_message.Message):
     DEFERRED_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_FIELD_NUMBER: _builtins.int
     BODY_KEY_FIELD_NUMBER: _builtins.int
+    ALERT_FIELD_NUMBER: _builtins.int
     event_id: _builtins.str
     request_id: _builtins.str
     tenant_id: _builtins.str
@@ -50,6 +51,8 @@ class Envelope(_message.Message):
     def deferred(self) -> Global___RequestDeferred: ...
     @_builtins.property
     def dead_letter(self) -> Global___DeadLetter: ...
+    @_builtins.property
+    def alert(self) -> Global___Alert: ...
     def __init__(
         self,
         *,
@@ -62,12 +65,13 @@ class Envelope(_message.Message):
         deferred: Global___RequestDeferred | None = ...,
         dead_letter: Global___DeadLetter | None = ...,
         body_key: _builtins.str = ...,
+        alert: Global___Alert | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "body_key", b"body_key", "dead_letter", b"dead_letter", "deferred", b"deferred", "occurred_at", b"occurred_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alert", b"alert", "answer", b"answer", "body", b"body", "body_key", b"body_key", "dead_letter", b"dead_letter", "deferred", b"deferred", "occurred_at", b"occurred_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "body_key", b"body_key", "dead_letter", b"dead_letter", "deferred", b"deferred", "event_id", b"event_id", "occurred_at", b"occurred_at", "request_id", b"request_id", "schema_version", b"schema_version", "tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alert", b"alert", "answer", b"answer", "body", b"body", "body_key", b"body_key", "dead_letter", b"dead_letter", "deferred", b"deferred", "event_id", b"event_id", "occurred_at", b"occurred_at", "request_id", b"request_id", "schema_version", b"schema_version", "tenant_id", b"tenant_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["answer", "deferred", "dead_letter", "body_key"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["answer", "deferred", "dead_letter", "body_key", "alert"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -131,6 +135,31 @@ class RequestDeferred(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RequestDeferred: _TypeAlias = RequestDeferred  # noqa: Y015
+
+@_typing.final
+class Alert(_message.Message):
+    """Something that an operator should hear of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Stable, e.g. precise-limit."""
+    message: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Alert: _TypeAlias = Alert  # noqa: Y015
 
 @_typing.final
 class DeadLetter(_message.Message):
