@@ -104,6 +104,29 @@ class BlockManager:
         self.extend(table, len(tokens))
         return table.num_known * PAGE_SIZE + num_in_tail
 
+    def num_pages_to_fork(self, table: PageTable, num_shared: int, num_tokens: int) -> int:
+        """How many pages `fork` would take."""
+        return num_pages_for(num_tokens) - num_shared // PAGE_SIZE
+
+    def fork(self, table: PageTable, fork: PageTable, num_shared: int, num_tokens: int) -> tuple[int, int] | None:
+        """Fill the empty `fork` with pages for `num_tokens`, of which the first `num_shared` are computed in `table`.
+
+        Full pages are shared. Where the shared tokens end within a page, gives that page and the one to copy it to,
+        which is to be done before anything else is computed.
+        """
+        assert not fork.pages, "a table is filled once"
+        assert fork.owner == table.owner, "pages of another owner"
+        num_full, num_open = divmod(num_shared, PAGE_SIZE)
+        for page in table.pages[:num_full]:
+            self._take(page)
+            fork.pages.append(page)
+        fork.is_forgotten = table.is_forgotten
+        fork.num_known = min(table.num_known, num_full)
+        if fork.num_known:
+            fork.adopt_names(table, fork.num_known)
+        self.extend(fork, num_tokens)
+        return (table.pages[num_full], fork.pages[num_full]) if num_open else None
+
     def can_extend(self, table: PageTable, num_tokens: int) -> bool:
         return num_pages_for(num_tokens) - len(table.pages) <= self.num_free
 

@@ -404,7 +404,23 @@ class EngineCore:
         except Exception:
             log.exception("scoring failed", sequence_id=sequence.sequence_id)
             return [(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=sampling_failed()))]
-        return [(sequence, Ending(common_pb2.FINISH_REASON_STOP))] if item.end == len(sequence.tokens) else []
+        if item.end < len(sequence.tokens):
+            return []
+        if not sequence.scoring.has_branched:
+            self._branch(sequence)
+        return [(sequence, Ending(common_pb2.FINISH_REASON_STOP))]
+
+    def _branch(self, trunk: Sequence) -> None:
+        """Begin the branches of a scored sequence that is computed to its end, from its pages where there is room."""
+        assert trunk.scoring is not None, "the sequence is not scored"
+        trunk.scoring.has_branched = True
+        for branch in trunk.scoring.branches:
+            self.add(branch)
+            branch.admitted_s = trunk.admitted_s
+            copied = self._scheduler.fork(trunk, branch)
+            self._runner.zero(self._blocks.take_pages_to_zero())
+            if copied is not None:
+                self._runner.copy_page(*copied)
 
     def _tell_tokens(self, sequence: Sequence) -> None:
         if sequence.num_told < sequence.num_output:
@@ -424,7 +440,7 @@ class EngineCore:
         self.policy.left(sequence)
         del self._sequences[sequence.sequence_id]
         if sequence.adapter is not None:
-            sequence.adapter.num_ended += 1
+            sequence.adapter.num_ended += sequence.num_in_all
         self._positions.pop(sequence.sequence_id, None)
         self._drafting.forget(sequence)
         if sequence.admitted_s is not None and sequence.scoring is None:

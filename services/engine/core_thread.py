@@ -85,7 +85,7 @@ class CoreThread:
     def send(self, command: Command) -> None:
         """Takes effect at the next step boundary."""
         if isinstance(command, Add) and command.sequence.adapter is not None:
-            command.sequence.adapter.num_begun += 1
+            command.sequence.adapter.num_begun += command.sequence.num_in_all
         self._commands.put(command)
 
     def join(self, timeout_s: float) -> bool:

@@ -28,6 +28,11 @@ class KvPool:
                 layer.keys.index_fill_(0, index, 0)
                 layer.values.index_fill_(0, index, 0)
 
+    def copy(self, page: int, to: int) -> None:
+        for layer in self.layers:
+            layer.keys[to] = layer.keys[page]
+            layer.values[to] = layer.values[page]
+
     def num_bytes(self) -> int:
         """Size when every page has been written."""
         return sum(tensor.nbytes for layer in self.layers for tensor in (layer.keys, layer.values))

@@ -35,3 +35,7 @@ class ModelRunner:
     def zero(self, pages: Sequence[int]) -> None:
         with torch.inference_mode():
             self._pool.zero(pages)
+
+    def copy_page(self, page: int, to: int) -> None:
+        with torch.inference_mode():
+            self._pool.copy(page, to)

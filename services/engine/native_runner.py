@@ -73,6 +73,9 @@ class NativeRunner:
         for page in pages:
             self._decoder.zero_page(page)
 
+    def copy_page(self, page: int, to: int) -> None:
+        self._decoder.copy_page(page, to)
+
 
 def build_native_batch(items: Sequence[WorkItem]) -> Batch:
     """Rows in the order of `items`; the wanted logits likewise.

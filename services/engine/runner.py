@@ -36,6 +36,9 @@ class Runner(Protocol):
     def zero(self, pages: Sequence[int]) -> None:
         """Clear KV pages."""
 
+    def copy_page(self, page: int, to: int) -> None:
+        """Write to a page what another holds."""
+
 
 class AdapterSlots(Protocol):
     """The kernels' numbered places for adapters."""

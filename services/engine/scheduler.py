@@ -194,6 +194,24 @@ class Scheduler:
         if item.samples:  # all its tokens are computed
             self._blocks.shrink(sequence.table, sequence.num_computed)
 
+    def fork(self, trunk: Sequence, branch: Sequence) -> tuple[int, int] | None:
+        """Have a waiting `branch` go on from the pages of `trunk`, whose tokens it begins with, if there is room.
+
+        Gives a page and the one that it must be copied to before anything else is computed. Without room the branch
+        waits, and finds what is known of those pages.
+        """
+        num_needed = self._blocks.num_pages_to_fork(trunk.table, len(trunk.tokens), len(branch.tokens))
+        leave = self.policy.watermark.pages_to_leave(self.policy.bucket(branch), self._num_admitted)
+        if self._num_scored > MAX_TOGETHER or num_needed + leave > self._blocks.num_free:
+            return None
+        copied = self._blocks.fork(trunk.table, branch.table, len(trunk.tokens), len(branch.tokens))
+        self._queue_of(branch).remove(branch)
+        self._num_scored += 1
+        branch.num_computed = branch.num_cached = len(trunk.tokens)
+        branch.state = State.RUNNING
+        self.running.append(branch)
+        return copied
+
     def undone(self, item: WorkItem) -> None:
         """The item yielded nothing: its sequence stands where it stood."""
         self._blocks.shrink(item.sequence.table, item.end)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 
 from services.engine.block_manager import PAGE_SIZE
 from services.engine.config import ScoreConfig
@@ -10,7 +12,7 @@ from services.engine.kv.sequence_kv import SequenceKv
 from services.engine.page_table import Owner, PublicPrefix
 from services.engine.request import ComputedBy, RequestLimits
 from services.engine.sampling_params import SamplingParams
-from services.engine.scoring import scored
+from services.engine.scoring import Scoring
 from services.engine.sequence import Sequence
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.runtime.errors import InvalidRequest
@@ -35,47 +37,82 @@ def check_score(request: engine_pb2.ScoreRequest, limits: RequestLimits, bounds:
         longest = f"the prompt has {len(request.token_ids)} tokens and the longest continuation {max(lengths)}"
         raise InvalidRequest("PROMPT_TOO_LONG", f"{longest}; {limits.max_total_tokens} fit", field="token_ids")
     if max(request.token_ids) >= limits.vocab_size:
-        raise InvalidRequest(
-            "INVALID_PARAMETER",
-            f"token_ids must be below {limits.vocab_size}, the vocabulary's size",
-            field="token_ids",
-        )
+        too_high = f"token_ids must be below {limits.vocab_size}, the vocabulary's size"
+        raise InvalidRequest("INVALID_PARAMETER", too_high, field="token_ids")
     if max(map(max, (continuation.token_ids for continuation in request.continuations))) >= limits.vocab_size:
         raise _invalid(f"their tokens must be below {limits.vocab_size}, the vocabulary's size")
 
 
+@dataclass(frozen=True)
+class ScoredSequences:
+    """The sequences of one call."""
+
+    trunk: Sequence
+    branches: Seq[Sequence | None]
+    """One for each continuation that the trunk does not score to its end."""
+
+    def all(self) -> list[Sequence]:
+        return [self.trunk, *(branch for branch in self.branches if branch is not None)]
+
+    def values(self) -> list[list[float]]:
+        """For each continuation, what its tokens are worth; when all have ended."""
+        trunk = _scoring(self.trunk).values
+        if not self.branches:
+            return [[value for row in trunk for value in row]]
+        later = [[] if branch is None else _scoring(branch).values for branch in self.branches]
+        return [[first, *(row[0] for row in rows)] for first, rows in zip(trunk[0], later, strict=True)]
+
+
 def scored_sequences(
     request: engine_pb2.ScoreRequest, by: ComputedBy, call_id: str, deadline_s: float
-) -> list[Sequence]:
-    """A sequence for each continuation. Without a salt of the caller they share pages under one of their own."""
+) -> ScoredSequences:
+    """A trunk for the prompt and a branch for each continuation; a single continuation is one with the prompt.
+
+    Without a salt of the caller they share pages under one of their own.
+    """
     salt = request.cache_salt or os.urandom(SALT_BYTES)
     owner = Owner(request.tenant_id, salt, by.precision, request.kv.epoch, by.adapter_label)
     public = PublicPrefix(request.kv.public_salt, request.kv.public_tokens // PAGE_SIZE)
-    prompt, num_prompt = list(request.token_ids), len(request.token_ids)
-    sequences: list[Sequence] = []
-    for number, continuation in enumerate(request.continuations):
-        sequence = Sequence(
-            sequence_id=f"{call_id}/{number}",
+    prompt = list(request.token_ids)
+
+    def sequence(name: str, given: Seq[int], scoring: Scoring) -> Sequence:
+        return Sequence(
+            sequence_id=f"{call_id}{name}",
             owner=owner,
             public=public,
             kv=SequenceKv(request.kv),
             mode=by.mode,
             adapter=by.adapter,
-            tokens=[*prompt, *continuation.token_ids[:-1]],
-            num_prompt=num_prompt,
+            tokens=[*prompt, *given],
+            num_prompt=len(prompt),
             num_delivered=0,
             params=GREEDY,
-            max_total_tokens=num_prompt + len(continuation.token_ids) - 1,
+            max_total_tokens=len(prompt) + len(given),
             deadline_s=deadline_s,
-            scoring=scored(continuation.token_ids, num_prompt),
+            scoring=scoring,
         )
-        num_pages = num_prompt // PAGE_SIZE
-        if sequences:  # the names of the prompt's pages are computed once
-            sequence.table.adopt_names(sequences[0].table, num_pages)
-        else:
-            sequence.table.digests(prompt, num_pages)
-        sequences.append(sequence)
-    return sequences
+
+    continuations = [list(continuation.token_ids) for continuation in request.continuations]
+    if len(continuations) == 1:
+        (tokens,) = continuations
+        trunk = sequence("", tokens[:-1], Scoring(len(prompt) - 1, [[token] for token in tokens]))
+        branches: list[Sequence | None] = []
+    else:
+        branches = [
+            sequence(f"/{number}", tokens[:-1], Scoring(len(prompt), [[token] for token in tokens[1:]]))
+            if len(tokens) > 1
+            else None
+            for number, tokens in enumerate(continuations)
+        ]
+        running = [branch for branch in branches if branch is not None]
+        trunk = sequence("", [], Scoring(len(prompt) - 1, [[tokens[0] for tokens in continuations]], running))
+    trunk.table.digests(trunk.tokens, len(prompt) // PAGE_SIZE)  # here, so that no step waits for it
+    return ScoredSequences(trunk, branches)
+
+
+def _scoring(sequence: Sequence) -> Scoring:
+    assert sequence.scoring is not None, "not a scored sequence"
+    return sequence.scoring
 
 
 def _invalid(message: str) -> InvalidRequest:

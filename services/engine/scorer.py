@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from collections.abc import Sequence as Seq
 
 from services.engine.config import ScoreConfig
 from services.engine.core_thread import Add, Command, End
 from services.engine.ending import Ending
 from services.engine.request import ComputedBy, RequestLimits
-from services.engine.score_request import check_score, scored_sequences
-from services.engine.sequence import Sequence
+from services.engine.score_request import ScoredSequences, check_score, scored_sequences
 from services.engine.updates import Finished, StepOutput
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
@@ -23,8 +21,6 @@ ABORTED = Ending(common_pb2.FINISH_REASON_ABORT)
 
 
 class Scorer:
-    """The first continuation of a call is computed alone; the others then find the prompt's pages."""
-
     def __init__(self, send: Callable[[Command], None], limits: RequestLimits, bounds: ScoreConfig) -> None:
         self._send = send
         self._limits = limits
@@ -54,7 +50,7 @@ class Scorer:
         self._num_live += num_scores
         try:
             sequences = scored_sequences(request, by, f"score/{uuid.uuid4()}", deadline_s)
-            finished = await self._run(sequences[:1]) + await self._run(sequences[1:])
+            finished = await self._run(sequences)
         finally:
             self._num_live -= num_scores
         return _response(sequences, finished)
@@ -67,14 +63,15 @@ class Scorer:
             if update.finished is not None and (wait := self._waits.pop(update.sequence_id, None)) is not None:
                 wait.set_result(update.finished)
 
-    async def _run(self, sequences: Seq[Sequence]) -> list[Finished]:
-        """Have them computed; where one fails or the caller goes, the others are ended."""
-        waits = {sequence.sequence_id: asyncio.get_running_loop().create_future() for sequence in sequences}
+    async def _run(self, sequences: ScoredSequences) -> Finished:
+        """Have them computed; where one fails or the caller goes, the others are ended. Gives the trunk's account."""
+        loop = asyncio.get_running_loop()
+        waits = {sequence.sequence_id: loop.create_future() for sequence in sequences.all()}
         self._waits |= waits
         try:
-            for sequence in sequences:
-                self._send(Add(sequence))
-            return [_checked(await wait) for wait in waits.values()]
+            self._send(Add(sequences.trunk))
+            trunk, *_ = [_checked(await wait) for wait in waits.values()]  # a trunk that fails has no branches
+            return trunk
         finally:
             for sequence_id in waits:
                 if self._waits.pop(sequence_id, None) is not None:
@@ -93,15 +90,11 @@ def _checked(finished: Finished) -> Finished:
     return finished
 
 
-def _response(sequences: Seq[Sequence], finished: Seq[Finished]) -> engine_pb2.ScoreResponse:
+def _response(sequences: ScoredSequences, trunk: Finished) -> engine_pb2.ScoreResponse:
     response = engine_pb2.ScoreResponse()
-    num_scored = 0
-    for sequence in sequences:
-        assert sequence.scoring is not None, "not a scored sequence"
-        values = sequence.scoring.values
-        num_scored += len(values)
+    for values in sequences.values():
         response.scores.add(token_logprobs=values, sum=sum(values))
-    response.usage.prompt_tokens = sequences[0].num_prompt
-    response.usage.completion_tokens = num_scored
-    response.usage.cached_tokens = finished[0].cached_tokens
+        response.usage.completion_tokens += len(values)
+    response.usage.prompt_tokens = sequences.trunk.num_prompt
+    response.usage.cached_tokens = trunk.cached_tokens
     return response

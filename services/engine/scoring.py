@@ -1,8 +1,8 @@
-"""Scoring of one given continuation: how likely each of its tokens is after those before it.
+"""Scoring of given tokens: how likely each is after those before it.
 
-A scored sequence is the prompt and the continuation without its last token, computed like any prompt; it draws nothing.
-Its rows of logits from the prompt's last position on are wanted, each for one token: that which follows in the
-continuation.
+A scored sequence is computed like any prompt and draws nothing. Its last rows of logits are wanted, each for some
+tokens: those that may follow there. Many continuations of one prompt are a trunk, the prompt, whose last row is wanted
+for the first token of each, and branches, which go on from the trunk's pages.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from services.engine.logprobs import TokenLogprobs
 from stagemesh.runtime.errors import Internal
+
+if TYPE_CHECKING:
+    from services.engine.sequence import Sequence
 
 MAX_STEP_ROWS = 128
 """Rows of logits for scores in one step; they take memory, and time of those who decode beside them."""
@@ -35,14 +38,17 @@ class Scoring:
     """What is wanted of a scored sequence, and what has come of it. Read `values` when the sequence has ended."""
 
     first: int
-    """The position whose logits give the first target: the prompt's last."""
-    targets: tuple[int, ...]
-    """The continuation."""
-    values: list[float] = field(init=False)
-    """[targets] natural logarithms; NaN until computed"""
+    """The first position whose logits are wanted; all later ones are as well."""
+    targets: Seq[Seq[int]]
+    """[rows] tokens whose likelihood each row gives"""
+    branches: Seq[Sequence] = ()
+    """They begin with all of this sequence's tokens, and run from its end on."""
+    has_branched: bool = False
+    values: list[list[float]] = field(init=False)
+    """[rows] natural logarithms, as many as targets; none until computed"""
 
     def __post_init__(self) -> None:
-        self.values = [math.nan] * len(self.targets)
+        self.values = [[] for _ in self.targets]
 
     def num_rows(self, start: int, end: int) -> int:
         """How many rows of logits are wanted of the positions [start, end)."""
@@ -58,13 +64,16 @@ class Scoring:
         rows: [num_rows, V] logits. Raises Internal where they are not finite.
         """
         for at, row in enumerate(rows, max(start, self.first) - self.first):
-            self.values[at] = value = sampler.logprobs(row, self.targets[at], 0).logprob
-            if not math.isfinite(value):
-                raise Internal("NON_FINITE_LOGITS", "the model produced values that are not finite at this position")
+            self.values[at] = row_logprobs(row, self.targets[at], sampler)
 
 
-def scored(targets: Seq[int], num_prompt: int) -> Scoring:
-    """Scoring of the continuation `targets` after a prompt of `num_prompt` tokens."""
-    assert targets, "nothing to score"
-    assert num_prompt > 0, "the first token follows nothing"
-    return Scoring(num_prompt - 1, tuple(targets))
+def row_logprobs(row: npt.NDArray[np.float32], tokens: Seq[int], sampler: Logprobs) -> list[float]:
+    """Log-softmax of `row` [V] at `tokens`, each value the same whichever others are asked for.
+
+    Raises Internal where it is not finite.
+    """
+    normalizers = [float(row[best]) - logprob for best, logprob in sampler.logprobs(row, 0, 1).top]
+    values = [float(row[token]) - normalizer for normalizer in normalizers for token in tokens]
+    if len(values) < len(tokens) or not all(map(math.isfinite, values)):
+        raise Internal("NON_FINITE_LOGITS", "the model produced values that are not finite at this position")
+    return values

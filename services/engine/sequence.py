@@ -151,6 +151,12 @@ class Sequence:
         self.table.max_reused_tokens = None if self.scoring is None else self.scoring.first
 
     @property
+    def num_in_all(self) -> int:
+        """Itself, and the branches that have not begun."""
+        waits = self.scoring is not None and not self.scoring.has_branched
+        return 1 + len(self.scoring.branches) if self.scoring is not None and waits else 1
+
+    @property
     def num_output(self) -> int:
         return len(self.tokens) - self.num_prompt
 

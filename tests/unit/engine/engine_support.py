@@ -108,6 +108,11 @@ class FakeRunner:
         for page in pages:
             self.slots[page * PAGE_SIZE : (page + 1) * PAGE_SIZE] = -1
 
+    def copy_page(self, page: int, to: int) -> None:
+        self.slots[to * PAGE_SIZE : (to + 1) * PAGE_SIZE] = self.slots[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
+        for at in range(PAGE_SIZE):
+            self.written_by[to * PAGE_SIZE + at] = self.written_by[page * PAGE_SIZE + at]
+
 
 def make_core(
     runner: FakeRunner,

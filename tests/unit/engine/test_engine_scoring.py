@@ -11,10 +11,13 @@ from services.engine.core import EngineCore
 from services.engine.ending import Ending
 from services.engine.logprobs import token_logprobs
 from services.engine.page_table import Owner
+from services.engine.request import ComputedBy
 from services.engine.sampling_params import SamplingParams
-from services.engine.scoring import MAX_STEP_ROWS, MAX_TOGETHER, scored
+from services.engine.score_request import ScoredSequences, scored_sequences
+from services.engine.scoring import MAX_STEP_ROWS, MAX_TOGETHER, Scoring
 from services.engine.sequence import Sequence
 from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.engine.v1 import engine_pb2
 
 PROMPT = [5, 6, 7, 8, 9] * 8
 
@@ -28,7 +31,7 @@ def scored_sequence(name: str, prompt: Seq[int], targets: Seq[int], *, salt: byt
         num_delivered=0,
         params=SamplingParams(temperature=0.0),
         max_total_tokens=len(prompt) + len(targets) - 1,
-        scoring=scored(targets, len(prompt)),
+        scoring=Scoring(len(prompt) - 1, [[target] for target in targets]),
     )
 
 
@@ -41,7 +44,7 @@ def expected(prompt: Seq[int], targets: Seq[int]) -> list[float]:
 
 def values(sequence: Sequence) -> list[float]:
     assert sequence.scoring is not None
-    return sequence.scoring.values
+    return [value for row in sequence.scoring.values for value in row]
 
 
 @pytest.mark.parametrize("num_prompt", [1, 15, 16, 17, 40])
@@ -163,3 +166,92 @@ def test_a_scored_sequence_gives_its_pages_to_a_live_one_and_is_scored_later(num
     assert core.num_preemptions > 0
     assert results.tokens["live"] == greedy_answer([3] * 4, 110)
     assert values(score) == expected(PROMPT * num_times, [1] * 60)
+
+
+CONTINUATIONS = [[1, 2, 3], [1], [1, 2, 4, 5], [60] * 40, [7, 7], [1]]
+
+
+def scored_call(prompt: Seq[int], continuations: Seq[Seq[int]], *, salt: bytes = b"") -> ScoredSequences:
+    listed = [engine_pb2.Continuation(token_ids=tokens) for tokens in continuations]
+    request = engine_pb2.ScoreRequest(tenant_id="t", token_ids=prompt, continuations=listed, cache_salt=salt)
+    return scored_sequences(request, ComputedBy(), "call", float("inf"))
+
+
+def is_right(call: ScoredSequences, prompt: Seq[int], continuations: Seq[Seq[int]]) -> bool:
+    return call.values() == [expected(prompt, tokens) for tokens in continuations]
+
+
+@pytest.mark.parametrize("num_prompt", [1, 15, 16, 17, 31, 32, 40])
+def test_continuations_go_on_from_the_pages_of_their_prompt(num_prompt: int) -> None:
+    runner = FakeRunner(64)
+    core = make_core(runner, 64, chunk=128)
+    call = scored_call(PROMPT[:num_prompt], CONTINUATIONS)
+    core.add(call.trunk)
+    results = run_to_end(core)
+    assert is_right(call, PROMPT[:num_prompt], CONTINUATIONS)
+    assert len(results.finished) == 5, "the trunk and those of more than one token"
+    assert runner.num_tokens == num_prompt + sum(len(tokens) - 1 for tokens in CONTINUATIONS), "nothing twice"
+    assert runner.num_runs == 2
+    assert core.load().used_pages == 0
+
+
+def test_a_branch_without_room_waits_and_is_scored_all_the_same() -> None:
+    core = make_core(FakeRunner(8), 8, chunk=64)
+    call = scored_call(PROMPT, [[number, *range(1, 40)] for number in range(1, 6)])
+    core.add(call.trunk)
+    run_to_end(core)
+    assert is_right(call, PROMPT, [[number, *range(1, 40)] for number in range(1, 6)])
+    assert core.load().used_pages == 0
+
+
+def test_branches_beyond_the_places_wait_and_are_scored_all_the_same() -> None:
+    core = make_core(FakeRunner(512), 512, chunk=64)
+    continuations = [[1 + number % 90, 3, 5] for number in range(2 * MAX_TOGETHER)]
+    call = scored_call(PROMPT, continuations)
+    core.add(call.trunk)
+    run_to_end(core)
+    assert is_right(call, PROMPT, continuations)
+
+
+def test_many_calls_amid_live_sequences_that_take_their_pages_are_right() -> None:
+    core = make_core(FakeRunner(18), 18, chunk=16, max_running=4)
+    calls = []
+    for number in range(6):
+        prompt = [1 + number] * (10 + 7 * number)
+        calls.append((prompt, scored_call(prompt, CONTINUATIONS[:4])))
+        core.add(renamed(calls[-1][1], f"call{number}").trunk)
+        core.add(make_sequence(f"live{number}", [40 + number] * 20, max_tokens=60))
+    results = run_to_end(core)
+    for number, (prompt, call) in enumerate(calls):
+        assert is_right(call, prompt, CONTINUATIONS[:4])
+        assert results.tokens[f"live{number}"] == greedy_answer([40 + number] * 20, 60)
+    assert core.num_preemptions > 0
+
+
+def renamed(call: ScoredSequences, name: str) -> ScoredSequences:
+    for sequence in call.all():
+        sequence.sequence_id = sequence.sequence_id.replace("call", name)
+    return call
+
+
+def test_where_the_prompt_cannot_be_computed_no_branch_begins() -> None:
+    runner = FakeRunner(32)
+    runner.fails_on.add("call")
+    core = make_core(runner, 32)
+    core.add(scored_call(PROMPT, CONTINUATIONS).trunk)
+    results = run_to_end(core)
+    assert list(results.finished) == ["call"]
+    assert results.ending("call").reason == common_pb2.FINISH_REASON_ERROR
+
+
+def test_pages_of_an_erased_tenant_are_known_no_more_when_branches_have_them() -> None:
+    core = make_core(FakeRunner(64), 64, chunk=16)
+    call = scored_call(PROMPT, CONTINUATIONS, salt=b"salt")
+    core.add(call.trunk)
+    core.step()
+    core.forget("t")
+    run_to_end(core)
+    assert is_right(call, PROMPT, CONTINUATIONS)
+    again = scored_call(PROMPT, CONTINUATIONS, salt=b"salt")
+    core.add(again.trunk)
+    assert run_to_end(core).finished["call"].cached_tokens == 0

@@ -93,6 +93,7 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_pack_bf16": (c_size_t, (c_void_p, c_size_t, c_void_p, c_size_t)),
     "sm_unpack_bf16": (c_int32, (c_void_p, c_size_t, c_size_t, c_void_p)),
     "sm_decoder_zero_page": (None, (c_void_p, c_int32)),
+    "sm_decoder_copy_page": (None, (c_void_p, c_int32, c_int32)),
     "sm_decoder_kv_bytes": (c_size_t, (c_void_p,)),
     "sm_decoder_free": (None, (c_void_p,)),
     "sm_dequantize_row": (None, (c_void_p, c_int32, c_void_p)),

@@ -21,6 +21,7 @@ class Decoder {
   void set_layer(int weights, int index, const sm_layer& layer);
   void set_ends(int weights, const PackedMatrix* embedding, const PackedMatrix* head, const float* norm);
   void zero(int page) { kv_.zero(page); }
+  void copy(int from, int to) { kv_.copy(from, to); }
   size_t kv_bytes() const { return kv_.num_bytes(); }
 
   // See sm_export_pages; both say whether every number is finite.

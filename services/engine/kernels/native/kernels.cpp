@@ -89,6 +89,7 @@ int32_t sm_stage_head(sm_decoder* d, int32_t weights, int32_t num_rows, const fl
 }
 
 void sm_decoder_zero_page(sm_decoder* d, int32_t page) { of(d).zero(page); }
+void sm_decoder_copy_page(sm_decoder* d, int32_t from, int32_t to) { of(d).copy(from, to); }
 size_t sm_decoder_kv_bytes(const sm_decoder* d) { return reinterpret_cast<const Decoder*>(d)->kv_bytes(); }
 void sm_decoder_free(sm_decoder* d) { delete &of(d); }
 

@@ -128,6 +128,7 @@ size_t sm_pack_bf16(const uint8_t* values, size_t num_values, uint8_t* out, size
 int32_t sm_unpack_bf16(const uint8_t* packed, size_t num_bytes, size_t num_values, uint8_t* values);
 
 void sm_decoder_zero_page(sm_decoder*, int32_t page);
+void sm_decoder_copy_page(sm_decoder*, int32_t from, int32_t to);
 size_t sm_decoder_kv_bytes(const sm_decoder*);
 void sm_decoder_free(sm_decoder*);
 

@@ -82,6 +82,9 @@ class KvPages {
   }
 
   void zero(int page) { std::memset(data_.data() + page * page_size_, 0, page_size_); }
+  void copy(int from, int to) {
+    std::memcpy(data_.data() + to * page_size_, data_.data() + from * page_size_, page_size_);
+  }
   bool is_int8() const { return format_ == KvFormat::kInt8; }
   int head_dim() const { return head_dim_; }
   size_t num_bytes() const { return data_.size(); }

@@ -364,6 +364,11 @@ class Decoder:
         assert 0 <= page < self.shape.num_pages, page
         self._c.sm_decoder_zero_page(self.handle, page)
 
+    def copy_page(self, page: int, to: int) -> None:
+        assert 0 <= page < self.shape.num_pages, page
+        assert 0 <= to < self.shape.num_pages, to
+        self._c.sm_decoder_copy_page(self.handle, page, to)
+
     def weight_bytes(self) -> int:
         return sum({matrix.base.handle: matrix.base.num_bytes() for matrix in self._matrices}.values())
 
