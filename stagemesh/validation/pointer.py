@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -32,21 +32,28 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/"))
 
 
-def find(value: Any, names: tuple[str, ...], path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """All places that the names lead to, with what is there; `*` goes to every item of an array."""
+def find(
+    value: Any, names: tuple[str, ...], path: Path = (), *, on_visit: Callable[[], None] | None = None
+) -> Iterator[tuple[Path, Any]]:
+    """All places that the names lead to, with what is there; `*` goes to every item of an array.
+
+    `on_visit` is called for every value on the way, and may raise to end the search.
+    """
+    if on_visit is not None:
+        on_visit()
     if not names:
         yield path, value
         return
     name, rest = names[0], names[1:]
     if isinstance(value, dict):
         if name in value:
-            yield from find(value[name], rest, (*path, name))
+            yield from find(value[name], rest, (*path, name), on_visit=on_visit)
     elif isinstance(value, list):
         if name == "*":
             for index, item in enumerate(value):
-                yield from find(item, rest, (*path, index))
+                yield from find(item, rest, (*path, index), on_visit=on_visit)
         elif _ARRAY_INDEX.fullmatch(name) and len(name) < 10 and int(name) < len(value):
-            yield from find(value[int(name)], rest, (*path, int(name)))
+            yield from find(value[int(name)], rest, (*path, int(name)), on_visit=on_visit)
 
 
 def replaced(value: Any, path: Path, new: Any) -> Any:

@@ -11,7 +11,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import quality_pb2
-from stagemesh.cli.client.request import parse_json, read_anchors, read_schema, read_text
+from stagemesh.cli.client.files import parse_json, read_text
 
 OF_SET = "@"
 """`--anchors /sku=@products` means the stored set `products`."""
@@ -25,14 +25,47 @@ def build_demands(
     for given in anchors:
         request.anchors.extend(_anchors(given))
     for path in rules:
-        _read_rules(path, request)
+        request.MergeFrom(read_rules(path))
     if not (schema or request.anchors or request.rules or request.text_rules):
         raise click.UsageError("give --schema, --anchors or --rules: nothing is asked of the text")
     return request
 
 
+def read_schema(path: Path) -> common_pb2.OutputConstraint:
+    """The JSON Schema in a file, as a constraint. Raises click.BadParameter when it is not JSON."""
+    text = read_text(path, "--schema")
+    parse_json(text, path, "--schema")
+    return common_pb2.OutputConstraint(json_schema=text)
+
+
+def read_anchors(path: Path) -> list[common_pb2.Anchor]:
+    """Anchors from a file `{"/pointer": ["key", …]}` or `{"/pointer": {"set": "name"}}`.
+
+    Raises click.BadParameter when it has another form.
+    """
+    values = parse_json(read_text(path, "--anchors"), path, "--anchors")
+    if not isinstance(values, dict):
+        raise _wrong_form(path)
+    return [_anchor(path, pointer, given) for pointer, given in values.items()]
+
+
+def read_rules(path: Path) -> quality_pb2.ValidateRequest:
+    """The rules in a file `{"rules": […], "text_rules": […]}`, or of the first sort alone, in a message of their own.
+
+    Raises click.BadParameter.
+    """
+    given = parse_json(read_text(path, "--rules"), path, "--rules")
+    document: Any = {"rules": given} if isinstance(given, list) else given
+    if not isinstance(document, dict) or document.keys() - {"rules", "text_rules"}:
+        raise click.BadParameter(f'{path} must hold {{"rules": […], "text_rules": […]}}', param_hint="--rules")
+    try:
+        return ParseDict(document, quality_pb2.ValidateRequest(), max_recursion_depth=12)
+    except ParseError as error:
+        raise click.BadParameter(f"{path}: {' '.join(str(error).split())[:200]}", param_hint="--rules") from None
+
+
 def _anchors(given: str) -> Iterator[common_pb2.Anchor]:
-    """`/pointer=FILE` with one key a line, `/pointer=@SET`, or a file as `stagemesh generate --anchors` takes."""
+    """`/pointer=FILE` with one key a line, `/pointer=@SET`, or a file for `read_anchors`."""
     pointer, equals, source = given.partition("=")
     if not equals or (pointer and not pointer.startswith("/")):
         yield from read_anchors(Path(given))
@@ -46,15 +79,16 @@ def _anchors(given: str) -> Iterator[common_pb2.Anchor]:
     yield common_pb2.Anchor(pointer=pointer, keys=keys)
 
 
-def _read_rules(path: Path, request: quality_pb2.ValidateRequest) -> None:
-    """`{"rules": […], "text_rules": […]}`, or the rules alone."""
-    given = parse_json(read_text(path, "--rules"), path, "--rules")
-    document: Any = {"rules": given} if isinstance(given, list) else given
-    if not isinstance(document, dict) or document.keys() - {"rules", "text_rules"}:
-        raise click.BadParameter(f'{path} must hold {{"rules": […], "text_rules": […]}}', param_hint="--rules")
-    try:
-        found = ParseDict(document, quality_pb2.ValidateRequest(), max_recursion_depth=12)
-    except ParseError as error:
-        raise click.BadParameter(f"{path}: {' '.join(str(error).split())[:200]}", param_hint="--rules") from None
-    request.rules.extend(found.rules)
-    request.text_rules.extend(found.text_rules)
+def _anchor(path: Path, pointer: str, given: object) -> common_pb2.Anchor:
+    form: dict[str, Any] = given if isinstance(given, dict) else {"keys": given}
+    keys, name, ignore_case = form.get("keys", []), form.get("set", ""), form.get("ignore_case", False)
+    strings = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
+    known = form.keys() <= {"keys", "set", "ignore_case"} and isinstance(name, str) and isinstance(ignore_case, bool)
+    if not strings or not known or not (pointer == "" or pointer.startswith("/")):
+        raise _wrong_form(path, f"; {pointer!r} is wrong")
+    return common_pb2.Anchor(pointer=pointer, keys=keys, set=name, ignore_case=ignore_case)
+
+
+def _wrong_form(path: Path, what: str = "") -> click.BadParameter:
+    form = f'{path} must hold an object of the form {{"/pointer": ["key", …]}}'
+    return click.BadParameter(form + what, param_hint="--anchors")

@@ -19,7 +19,7 @@ Examples:
   stagemesh generate --prompt "Which city?" --schema city.json --anchors anchors.json
   stagemesh generate --prompt "Summarize: …" --defer        exit code 5 and an ID when deferred
 
-An anchors file holds the allowed values of fields: {"/city": ["Paris", "Lyon"]}."""
+An anchors file holds the allowed values of fields: {"/city": ["Paris", "Lyon"], "/sku": {"set": "products"}}."""
 
 file = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -30,6 +30,7 @@ file = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--system", default="", help="System message.")
 @click.option("--schema", type=file, help="File with a JSON Schema that the answer must fulfil.")
 @click.option("--anchors", type=file, help="File with the allowed values of fields.")
+@click.option("--rules", type=file, help="File with rules that must hold, as `stagemesh validate` takes it.")
 @click.option("--route", default="", help="Route class: chat, doc-analyze, code-complete.")
 @click.option("--session", "session_id", default="", help="Continue this session.")
 @click.option("--user", "user_id", default="", help="The session's user.")
@@ -53,7 +54,7 @@ def command(connection: Connection, as_json: bool, stages: bool, wait: bool, **o
     from stagemesh.cli.client.run import run
 
     request = build_request(**options)
-    may_change = request.HasField("constraint") or bool(request.anchors)
+    may_change = request.HasField("constraint") or bool(request.anchors or request.rules or request.text_rules)
     code = run(
         lambda on_event: generate(connection, request, on_event, wait_deferred=wait),
         as_json=as_json,

@@ -51,7 +51,7 @@ def command(
     """
     from stagemesh.cli import console, verdict_view
     from stagemesh.cli.client.demands import build_demands
-    from stagemesh.cli.client.request import read_input
+    from stagemesh.cli.client.files import read_input
     from stagemesh.cli.client.validation import validate, validate_here
 
     request = build_demands(read_input(source), schema, anchors, rules)

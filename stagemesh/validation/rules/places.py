@@ -18,18 +18,19 @@ class TooMany(Exception):
 
 
 class Budget:
-    """Values that a rule may still look at."""
+    """Values that a rule may still look at, those on the way to others included."""
 
     def __init__(self, num_values: int) -> None:
         self.num_values = self._left = num_values
 
     def find(self, value: Any, names: Names) -> Iterator[tuple[Path, Any]]:
         """As `pointer.find`. Raises TooMany."""
-        for place in find(value, names):
-            self._left -= 1
-            if self._left < 0:
-                raise TooMany
-            yield place
+        return find(value, names, on_visit=self._visit)
+
+    def _visit(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise TooMany
 
     def issue(self, subject: str) -> Issue:
         message = f"{subject} leads to more than {self.num_values} values; the others were not looked at"

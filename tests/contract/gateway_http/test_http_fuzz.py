@@ -20,6 +20,7 @@ NAMES = (
     *("model", "stream", "stream_options", "n", "stop", "seed", "logprobs", "top_logprobs", "presence_penalty"),
     *("frequency_penalty", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p"),
     *("repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids", "logit_bias", "response_format", "anchors"),
+    *("rules", "text_rules"),
     *("session_id", "route", "allow_deferral", "resumable", "regex", "choice", "grammar", "user", "safety_identifier"),
     *("overflow", "tools", "tool_choice", "parallel_tool_calls", "functions", "store", "metadata", "service_tier"),
     *("modalities", "echo", "best_of", "suffix", "prompt", "messages"),

@@ -78,6 +78,7 @@ def test_a_sampling_value_out_of_range_names_its_field(name: str, value: float) 
         ({"sampling": common_pb2.SamplingParams(stop=[""])}, ("INVALID_SAMPLING", "sampling.stop")),
         ({"sampling": common_pb2.SamplingParams(max_tokens=0)}, ("INVALID_SAMPLING", "sampling.max_tokens")),
         ({"anchors": [common_pb2.Anchor(pointer="/a")]}, ("EMPTY_ANCHOR", "anchors[0].keys")),
+        ({"text_rules": [common_pb2.TextRules(dates=True)] * 65}, ("TOO_MANY_RULES", "rules")),
     ],
 )
 def test_a_bad_request_is_refused_with_its_field(fields: dict[str, Any], expected: tuple[str, str]) -> None:

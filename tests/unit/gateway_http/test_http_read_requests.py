@@ -53,7 +53,9 @@ def test_everything_that_a_chat_can_say_reaches_the_request() -> None:
         allow_deferral=True,
         resumable=True,
         overflow="keep_recent",
-        anchors={"/a": ["x"], "/b/*": {"keys": ["y"], "ignore_case": True}},
+        anchors={"/a": ["x"], "/b/*": {"keys": ["y"], "ignore_case": True}, "/c": {"set": "skus"}},
+        rules=[{"sum": {"total": "/t", "of": ["/i/*"]}}],
+        text_rules=[{"dates": True, "tables": {}}],
         regex="[a-z]+",
         user="u",
         stream=True,
@@ -65,10 +67,14 @@ def test_everything_that_a_chat_can_say_reaches_the_request() -> None:
     assert (request.allow_deferral, request.resumable) == (True, True)
     assert request.overflow == tokenizer_pb2.OVERFLOW_POLICY_KEEP_RECENT
     assert request.constraint.regex == "[a-z]+"
-    assert [(it.pointer, list(it.keys), it.ignore_case) for it in request.anchors] == [
-        ("/a", ["x"], False),
-        ("/b/*", ["y"], True),
+    assert [(it.pointer, list(it.keys), it.ignore_case, it.set) for it in request.anchors] == [
+        ("/a", ["x"], False, ""),
+        ("/b/*", ["y"], True, ""),
+        ("/c", [], False, "skus"),
     ]
+    assert (request.rules[0].sum.total, list(request.rules[0].sum.of)) == ("/t", ["/i/*"])
+    assert request.text_rules[0].dates
+    assert request.text_rules[0].HasField("tables")
     assert (sampling.max_tokens, sampling.min_tokens, sampling.seed, sampling.top_k) == (7, 2, 5, 40)
     assert (list(sampling.stop), list(sampling.stop_token_ids), sampling.logprobs) == (["a", "b"], [1, 2], 3)
     assert dict(sampling.logit_bias) == {17: -100.0, 18: 1.5}
@@ -150,6 +156,12 @@ def test_a_parameter_that_asks_for_nothing_is_accepted(harmless: dict[str, objec
         ({"anchors": {"a": ["x"]}}, "anchors.a", "INVALID_VALUE"),
         ({"anchors": {"/a": [1]}}, "anchors./a", "INVALID_TYPE"),
         ({"anchors": {"/a": {"keys": ["x"], "fuzzy": 1}}}, "anchors./a.fuzzy", "UNKNOWN_PARAMETER"),
+        ({"anchors": {"/a": {"set": 1}}}, "anchors./a.set", "INVALID_TYPE"),
+        ({"rules": {}}, "rules", "INVALID_TYPE"),
+        ({"rules": ["sum"]}, "rules[0]", "INVALID_TYPE"),
+        ({"rules": [{"sums": {}}]}, "rules[0]", "INVALID_VALUE"),
+        ({"text_rules": [{"dates": True}, {"dates": "yes"}]}, "text_rules[1]", "INVALID_VALUE"),
+        ({"text_rules": [{"dates": True}] * 65}, "text_rules", "INVALID_VALUE"),
         ({"messages": None}, "messages", "MISSING_PARAMETER"),
         ({"messages": []}, "messages", "INVALID_VALUE"),
         ({"messages": "hi"}, "messages", "INVALID_TYPE"),

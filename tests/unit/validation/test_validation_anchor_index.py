@@ -47,7 +47,7 @@ def by_comparing(keys: Sequence[str], value: str, *, ignore_case: bool, max_edit
 
 @pytest.mark.parametrize("max_edits", [0, 1, 2])
 @pytest.mark.parametrize("ignore_case", [False, True])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_lookup_says_what_comparing_with_every_key_says(
     make: Make, ignore_case: bool, max_edits: int, data: st.DataObject

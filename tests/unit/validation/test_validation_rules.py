@@ -172,3 +172,9 @@ def test_a_rule_that_leads_to_too_many_values_ends_and_says_so() -> None:
     value = {"a": list(range(300)), "b": list(range(300))}
     found = issues("sum", {"total": "/a/*", "of": ["/b/*"]}, value)
     assert [issue.rule for issue in found] == ["rule.limit"]
+
+
+def test_what_leads_nowhere_counts_too() -> None:
+    value = {"a": [1] * 300, "b": [{}] * 300}
+    found = issues("sum", {"total": "/a/*", "of": ["/b/*/x"]}, value)
+    assert [issue.rule for issue in found] == ["rule.limit"]
