@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from llguidance import LLMatcher
 
 MAX_END_TOKENS = 256
 """A longer end is not looked for."""
 CLOSERS = frozenset(b'"]}')
-PREFERRED = {b",": 2, b"0": 3, b"1": 4}
+PREFERRED = {b"0": 2, b"1": 3, b",": 4}
 """After what closes: what leads to a close soon."""
+MAX_REPEATS = 8
+QUOTE, LETTER = b'"', b"a"
+FILLERS = b"000@.aaD-/:x"
+"""Written in turn within a string that cannot be closed yet: what patterns and formats mostly wait for."""
 
 
 class EndFinder:
@@ -22,6 +27,9 @@ class EndFinder:
         self._preferred = np.asarray([token for _, token in ranked], dtype=np.int64)
         self._bytes, self._bits = self._preferred // 8, (1 << self._preferred % 8).astype(np.uint8)
         self._eos = sorted(eos)
+        single = {text: token for token, text in enumerate(token_bytes) if len(text) == 1}
+        self._quote, self._letter = single.get(QUOTE, 0), single.get(LETTER, 0)
+        self._fillers = [single[bytes([byte])] for byte in FILLERS if bytes([byte]) in single]
 
     @property
     def eos(self) -> int | None:
@@ -37,7 +45,7 @@ class EndFinder:
                 return None if matcher.is_error() else end
             if matcher.is_accepting():
                 return end
-            tokens = matcher.compute_ff_tokens() or [self._best(matcher)]
+            tokens = matcher.compute_ff_tokens() or [self._best(matcher, end)]
             if not matcher.consume_tokens(tokens):
                 return None
             end += tokens
@@ -53,13 +61,25 @@ class EndFinder:
             return end
         return self.find(after)
 
-    def _best(self, matcher: LLMatcher) -> int:
+    def _best(self, matcher: LLMatcher, end: list[int]) -> int:
         mask = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
+        position = len(end)
+        if position >= MAX_REPEATS and len(set(end[-MAX_REPEATS:])) == 1:  # this leads nowhere
+            allowed = np.flatnonzero(np.unpackbits(mask, bitorder="little"))
+            return int(allowed[position % len(allowed)]) if len(allowed) else 0
+        if _has(mask, self._letter) and not _has(mask, self._quote):
+            turn = position % max(1, len(self._fillers))
+            in_turn = (token for token in self._fillers[turn:] + self._fillers[:turn] if _has(mask, token))
+            return next(in_turn, self._letter)
         allowed = np.flatnonzero(mask[self._bytes] & self._bits)
         if len(allowed):
             return int(self._preferred[allowed[0]])
         byte = int(np.argmax(mask != 0))
         return byte * 8 + _lowest_bit(int(mask[byte]))
+
+
+def _has(mask: npt.NDArray[np.uint8], token: int) -> bool:
+    return bool(mask[token // 8] >> token % 8 & 1)
 
 
 def _lowest_bit(value: int) -> int:

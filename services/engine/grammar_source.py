@@ -9,6 +9,7 @@ from typing import Any
 from llguidance import LLMatcher
 
 from services.engine.schema_closing import close_objects
+from services.engine.schema_patterns import with_plain_patterns
 from stagemesh.validation.constraint import Constraint, Kind
 from stagemesh.validation.json_text import BadJson, dump, parse
 from stagemesh.validation.pointer import Path, to_pointer
@@ -67,10 +68,14 @@ def read_schema(text: str) -> dict[str, Any]:
     return schema
 
 
-def json_grammar(schema: dict[str, Any], options: dict[str, Any] = JSON_OPTIONS) -> str:
-    """Of a schema that `read_schema` gave, which may be changed. Raises Refusal."""
+def json_grammar(schema: dict[str, Any], options: dict[str, Any] = JSON_OPTIONS, *, closes: bool = True) -> str:
+    """Of a schema that `read_schema` gave, which may be changed. Raises Refusal.
+
+    With `closes`, objects hold no properties that the schema does not name.
+    """
     try:
-        return str(LLMatcher.grammar_from_json_schema(dump(close_objects(schema)), overrides=options))
+        schema = with_plain_patterns(close_objects(schema) if closes else schema)
+        return str(LLMatcher.grammar_from_json_schema(dump(schema), overrides=options))
     except ValueError as error:
         raise invalid(f"the schema cannot be used: {error}", Kind.JSON_SCHEMA) from None
 

@@ -26,5 +26,5 @@ class ValidatorServicer(validator_pb2_grpc.ValidatorServiceServicer):
     async def Check(self, request: validator_pb2.CheckRequest, context: Context) -> validator_pb2.CheckResponse:
         constraint = constraint_of(request.constraint)
         async with with_sets(self._sets, request.tenant_id, demands_of(request)) as demands:
-            await self._checker.check(constraint, demands)
+            await self._checker.check(constraint, demands, request.tenant_id)
         return validator_pb2.CheckResponse()

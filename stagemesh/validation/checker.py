@@ -58,10 +58,10 @@ class Checker:
         self._limits = asdict(config.limits)
         self._remembered: OrderedDict[bytes, _Outcome] = OrderedDict()
 
-    async def check(self, constraint: Constraint, anchors: Sequence[Anchor | Rule]) -> None:
-        """Whether constraint and anchors can be enforced at all."""
+    async def check(self, constraint: Constraint, anchors: Sequence[Anchor | Rule], tenant_id: str = "") -> None:
+        """Whether constraint and anchors can be enforced at all. One tenant's checks never take all processes."""
         try:
-            await self._call("check", request_data(constraint, anchors))
+            await self._call("check", request_data(constraint, anchors), lane=tenant_id)
         except LimitExceeded:
             raise too_complex() from None
 
@@ -81,12 +81,12 @@ class Checker:
         """The result of another handler of the sandbox. Raises LimitExceeded, too."""
         return await self._call(name, {**request_data(constraint, anchors), **extra})
 
-    async def _call(self, name: str, argument: dict[str, Any]) -> Any:
+    async def _call(self, name: str, argument: dict[str, Any], lane: str = "") -> Any:
         argument["limits"] = self._limits
         key = hashlib.blake2b(json.dumps([name, argument]).encode(), digest_size=16).digest()
         outcome = self._recall(key)
         if outcome is None:
-            outcome = await self._outcome(name, argument)
+            outcome = await self._outcome(name, argument, lane)
             self._remember(key, outcome)
         if outcome.refusal is not None:
             raise InvalidRequest(*outcome.refusal[:2], field=outcome.refusal[2])
@@ -94,9 +94,9 @@ class Checker:
             raise LimitExceeded(name)
         return outcome.result
 
-    async def _outcome(self, name: str, argument: dict[str, Any]) -> _Outcome:
+    async def _outcome(self, name: str, argument: dict[str, Any], lane: str) -> _Outcome:
         try:
-            return _Outcome(result=await self._sandbox.call(name, argument, self._config.timeout_s))
+            return _Outcome(result=await self._sandbox.call(name, argument, self._config.timeout_s, lane))
         except InvalidRequest as error:
             return _Outcome(refusal=(error.reason, error.message, error.field))
         except LimitExceeded:
