@@ -30,7 +30,7 @@ def compact(value: Any) -> str:
 
 
 def read_cases(folder: Path, count: int | None, seed: int) -> Iterator[SchemaCase]:
-    """Of files in MaskBench's form: `{"schema": …, "tests": [{"data": …, "valid": …}]}`; a sample of `count`, or all."""
+    """Of files in MaskBench's form: `{"schema": …, "tests": [{"data": …, "valid": …}]}`; `count` of them, or all."""
     paths = sorted(folder.glob("**/*.json"))
     if count is not None and count < len(paths):
         paths = sorted(random.Random(seed).sample(paths, count))

@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument(
         "--count",
         type=int,
-        help="how many schemas, drawn by the seed; by default all of a folder, 1200 of the generator",
+        help="how many, drawn by the seed; by default all of a folder, or 1200",
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_COUNT} schemas")

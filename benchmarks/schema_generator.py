@@ -151,11 +151,8 @@ def _object(dice: random.Random, depth: int) -> Made:
     if is_closed:
         schema["additionalProperties"] = False
     whole = {name: parts[name].good[0] for name in names}
-    good = [
-        whole,
-        {name: parts[name].good[-1] for name in names},
-        {name: whole[name] for name in names if name in required},
-    ]
+    least = {name: whole[name] for name in names if name in required}
+    good = [whole, {name: parts[name].good[-1] for name in names}, least]
     bad: list[Any] = [[], None, *({**whole, name: wrong} for name in names for wrong in parts[name].bad[:1])]
     bad += [{name: whole[name] for name in names if name != missing} for missing in required]
     bad += [{**whole, "unnamed": 1}] if is_closed else []
