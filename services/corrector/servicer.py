@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from services.corrector.config import CorrectorConfig
+from services.corrector.corrections import response_of
 from services.corrector.corrector import Corrector
 from stagemesh.api.corrector.v1 import corrector_pb2, corrector_pb2_grpc
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import InvalidRequest
 from stagemesh.runtime.interceptors import Context
-from stagemesh.validation.messages import constraint_of, demands_of, verdict_message
+from stagemesh.validation.messages import constraint_of, demands_of
 from stagemesh.validation.sets.sets import AnchorSets, with_sets
 
 
@@ -27,26 +28,7 @@ class CorrectorServicer(corrector_pb2_grpc.CorrectorServiceServicer):
         constraint = constraint_of(request.constraint)
         async with with_sets(self._sets, request.tenant_id, demands_of(request)) as demands:
             correction = await self._corrector.correct(request, constraint, demands, deadline)
-        repair = correction.repair
-        return corrector_pb2.CorrectResponse(
-            text=repair.text,
-            value=repair.verdict.value,
-            valid=repair.verdict.valid,
-            changes=[
-                # `from` is a keyword in Python, so it cannot be named in the call.
-                corrector_pb2.Change(
-                    **{"from": change.before},
-                    pointer=change.pointer,
-                    to=change.after,
-                    reason=change.reason,
-                    confidence=change.confidence,
-                    step=change.step,
-                    withheld=not change.applied,
-                )
-                for change in repair.changes
-            ],
-            verdict=verdict_message(repair.verdict),
-            usage=correction.usage,
-            regenerations=correction.num_regenerations,
-            certain=repair.certain,
-        )
+        response = response_of(correction.repair)
+        response.usage.CopyFrom(correction.usage)
+        response.regenerations = correction.num_regenerations
+        return response

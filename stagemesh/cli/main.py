@@ -17,6 +17,7 @@ COMMANDS = {
     "cancel": "Cancel a request.",
     "model": "Fetch, list and verify models.",
     "validate": "Say whether a text satisfies a schema, anchors and rules.",
+    "correct": "Make a text satisfy a schema, anchors and rules, and say what was changed.",
     "anchors": "Stored reference sets that fields of answers are held against.",
     "session": "Show and erase what is kept of users: sessions, preferences.",
     "kb": "Knowledge bases that answers may draw on.",

@@ -24,7 +24,7 @@ class Outcome:
     """Compact JSON; empty where the text is none."""
     errors: Sequence[dict[str, Any]] = ()
     changes: Sequence[dict[str, Any]] = ()
-    """`{"pointer", "from", "to", "reason", "confidence", "step"}`"""
+    """`{"pointer", "from", "to", "reason", "confidence", "step", "applied"}`"""
     passes: int = 0
     """Forward passes of a model."""
     ms: float = 0.0
@@ -56,7 +56,8 @@ def lines(outcome: Outcome) -> list[str]:
         found.append(f"  {error['rule']}{mark}: {error['message']}")
     for change in outcome.changes:
         pointer, confidence = change["pointer"] or "the text", change["confidence"]
-        found.append(f"  {pointer} was changed ({change['step']}, confidence {confidence:.2f}): {change['reason']}")
+        done = "was changed" if change.get("applied", True) else "was not changed"
+        found.append(f"  {pointer} {done} ({change['step']}, confidence {confidence:.2f}): {change['reason']}")
     return found
 
 
