@@ -83,12 +83,15 @@ class Acceptance:
                 raise _reused(job)
             return known
         job = await self._runner.modes.decide(job)
-        over = self._is_over(job)
+        late_s = self._queue(job).wait_s(job.tenant_id) - deadline.remaining_s()
+        over = late_s > 0 or self._is_over(job)
         if over and not job.request.allow_deferral:
-            return await self._attach_or_refuse(job)
+            return await self._attach_or_refuse(job, late_s)
         running = self._requests.register(job)
         if not over:
-            self._queue(job).enter()  # at once: other requests are looked at while this one waits for the ledger
+            self._queue(job).enter(
+                job.tenant_id
+            )  # at once: other requests are looked at while this one waits for the ledger
         if not (over or job.explicit_id or job.request.resumable):
             await self._work_meanwhile(job, running, deadline, accepted_s)
             return running
@@ -101,28 +104,38 @@ class Acceptance:
             raise
         finally:
             if not over and not started:
-                self._queue(job).leave()
+                self._queue(job).leave(job.tenant_id)
         return running
 
     def _queue(self, job: Job) -> RouteQueue:
         return self._runner.queues[job.route_name]
 
     def _is_over(self, job: Job) -> bool:
-        return not self._queue(job).can_enter() or self._runner.peers.engines.is_over(
+        return not self._queue(job).can_enter(job.tenant_id) or self._runner.peers.engines.is_over(
             job.model,
             job.request.policy.precision_mode,
             self._config.engine_queue_limit,
             WantedAdapter(job.adapter),
         )
 
-    async def _attach_or_refuse(self, job: Job) -> RunningRequest:
-        """Over capacity and not to be deferred: only a request that was accepted before can still be answered."""
+    async def _attach_or_refuse(self, job: Job, late_s: float) -> RunningRequest:
+        """Over capacity and not to be deferred: only a request that was accepted before can still be answered.
+
+        `late_s`: how long after its deadline its turn would come; negative where that is not the reason.
+        """
         if job.explicit_id:
             entry = await self._runner.ledger.call(self._ledger.lookup(job.tenant_id, job.request_id))
             if entry is not None and entry.payload_hash != job.payload_hash:
                 raise _reused(job)
             if entry is not None:
                 return self._requests.follow(job.tenant_id, job.request_id)
+        if late_s > 0:
+            raise Exhausted(
+                "DEADLINE_UNREACHABLE",
+                f"its turn among {job.route_name} requests would come {late_s:.1f} s after the deadline: "
+                "give it more time, retry, or allow deferral",
+                retry_after_ms=max(QUEUE_RETRY_MS, int(1000 * late_s)),
+            )
         raise Exhausted(
             "QUEUE_FULL",
             f"too many {job.route_name} requests wait already; retry, or allow deferral",

@@ -14,6 +14,8 @@ class RouteConfig(Section):
 
     max_concurrency: int = Field(default=32, ge=1)
     """Requests of this class that run at once; the others wait in order."""
+    max_concurrency_per_tenant: int = Field(default=0, ge=0)
+    """Of one tenant's; 0: as many as there are. Tenants take turns in any case."""
     max_queue: int = Field(default=256, ge=0)
     """Requests that may wait; beyond that they are deferred (where they allow it) or refused."""
     max_tokens: int = Field(default=512, ge=1)

@@ -194,7 +194,7 @@ class Gateway:
         if claim.was_deferred:
             remaining_s = min(remaining_s, self._config.deferred_timeout_s)
         running = self._requests.register(job, first_seq=delivered.next_seq)
-        self._runner.queues[job.route_name].enter()  # beyond its bound if need be: it was accepted before
+        self._runner.queues[job.route_name].enter(job.tenant_id)  # beyond its bound if need be: it was accepted before
         work = self._workbench.start(
             job, running, Deadline.after(remaining_s), time.monotonic(), delivered, keep_events=True
         )

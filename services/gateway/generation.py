@@ -12,6 +12,7 @@ from services.gateway.config import GatewayConfig
 from services.gateway.detokenizer import TextStream
 from services.gateway.job import Job
 from services.gateway.peers import Peers
+from services.gateway.progress import Progress
 from services.gateway.work import Output, Prompt, Work
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
@@ -77,6 +78,9 @@ class Generation:
         self._config = config
         self._log = work.log_stages
         self._publish = work.publish_delta
+        self._progress = Progress(
+            job.request_id, len(prompt.token_ids), lambda queued: work.running.publish(queued=queued)
+        )
         self._num_held_chars = max((len(stop) for stop in job.request.sampling.stop), default=1) - 1
         self._wants_logprobs = job.request.sampling.HasField("logprobs")
         self._token_texts: dict[int, str] = {}
@@ -109,6 +113,8 @@ class Generation:
         async with aclosing(deltas):
             async for delta, number in deltas:
                 attempt = number
+                if delta.HasField("queue"):
+                    self._progress.tell(delta.queue)
                 for report in delta.degraded:
                     self._log.add(report)
                 if delta.HasField("finish"):

@@ -94,7 +94,7 @@ class Runner:
     async def _run_in_slot(self, work: Work) -> None:
         job = work.job
         started_s = time.monotonic()
-        async with self.queues[job.route_name].slot(lambda place: _publish_place(work, place)):
+        async with self.queues[job.route_name].slot(job.tenant_id, lambda place: _publish_place(work, place)):
             if job.request.session_id:
                 await self.commits.settled(job.tenant_id, job.request.session_id)
             waited_us = int((time.monotonic() - started_s) * 1e6)

@@ -73,7 +73,7 @@ class Workbench:
         try:
             await self._runner.work(work)
         finally:
-            self._runner.queues[work.job.route_name].leave()
+            self._runner.queues[work.job.route_name].leave(work.job.tenant_id)
             self._requests.forget(key)
             if work.running.done:
                 self._requests.remember(work.running)

@@ -334,12 +334,17 @@ class Queued(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     ESTIMATED_WAIT_MS_FIELD_NUMBER: _builtins.int
     DEFERRED_FIELD_NUMBER: _builtins.int
+    PREFILLED_TOKENS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     position: _builtins.int
     """Requests ahead of this one; 0 when it is being worked on."""
     estimated_wait_ms: _builtins.int
     deferred: _builtins.bool
     """Accepted for later: this stream goes on until the result is there, and Watch finds it as well."""
+    prefilled_tokens: _builtins.int
+    """Once an engine computes the prompt: how many of how many tokens it has."""
+    prompt_tokens: _builtins.int
     def __init__(
         self,
         *,
@@ -347,10 +352,12 @@ class Queued(_message.Message):
         position: _builtins.int = ...,
         estimated_wait_ms: _builtins.int = ...,
         deferred: _builtins.bool = ...,
+        prefilled_tokens: _builtins.int = ...,
+        prompt_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deferred", b"deferred", "estimated_wait_ms", b"estimated_wait_ms", "position", b"position", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deferred", b"deferred", "estimated_wait_ms", b"estimated_wait_ms", "position", b"position", "prefilled_tokens", b"prefilled_tokens", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
