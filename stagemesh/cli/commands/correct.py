@@ -69,7 +69,7 @@ def command(
     from stagemesh.cli.client.cases import correct_lines, lines_of
     from stagemesh.cli.client.correction import correct
     from stagemesh.cli.client.demands import build_demands
-    from stagemesh.cli.client.request import read_input, read_text
+    from stagemesh.cli.client.files import read_input, read_text
 
     if jsonl is not None:
         if schema or anchors or rules or source or text != "-":
