@@ -14,6 +14,7 @@ from pathlib import Path
 
 from services.engine.adapter import LoadedAdapter
 from services.engine.adapter_files import AdapterFile, check_name, locate, read_adapter
+from services.engine.adapter_manifest import AdapterManifest
 from services.engine.config import AdaptersConfig
 from services.engine.kernels.native.lora import MAX_ADAPTERS
 from services.engine.runner import AdapterSlots
@@ -50,8 +51,10 @@ class AdapterStore:
         model: TransformerConfig,
         identity: common_pb2.ModelIdentity,
         config: AdaptersConfig,
+        manifest: AdapterManifest,
     ) -> None:
         """`slots`: None where the backend computes without adapters."""
+        self._manifest = manifest
         self._slots, self._model, self._identity, self._config = slots, model, identity, config
         self._current: dict[str, LoadedAdapter] = {}
         self._retired: list[_Retired] = []
@@ -65,18 +68,38 @@ class AdapterStore:
         yield from ((adapter, False) for adapter in self._current.values())
         yield from ((retired.adapter, True) for retired in self._retired)
 
-    def load_configured(self) -> None:
-        """Load what the configuration names; before anything runs. Raises ConfigError."""
-        for name, path in self._config.load.items():
+    def load_first(self) -> None:
+        """Load what was loaded when the engine last ran, and what the configuration names and was not replaced since.
+
+        Before anything runs. What was loaded then and cannot be now is left out, with a warning. Raises ConfigError for
+        what the configuration names.
+        """
+        for entry in self._manifest.read() if self._slots is not None else ():
             try:
-                check_name(name)
-                file = self._read(Path(path).resolve())
-                self._check_room(name, 0, file)
-                slot = self._free_slot()
-                self._put(slot, file)
+                self._load_now(entry.name, locate(entry.path, self._roots()), entry.generation, entry.revision)
+            except StagemeshError as error:
+                log.warning("adapter not loaded again", adapter=entry.name, path=entry.path, error=str(error))
+        for name, path in self._config.load.items():
+            if name in self._current:
+                continue
+            try:
+                self._load_now(name, Path(path).resolve(), 0)
             except StagemeshError as error:
                 raise ConfigError(f"engine.adapters.load.{name}: {error.message}") from None
-            self._enter(name, path, 0, file, slot)
+
+    def _roots(self) -> list[str]:
+        """Folders from which adapters may come."""
+        return [*(self._config.folders or ()), *self._config.load.values()]
+
+    def _load_now(self, name: str, folder: Path, generation: int, revision: str = "") -> None:
+        check_name(name)
+        file = self._read(folder)
+        if revision and revision != file.revision:
+            generation += 1  # other files under the same path
+        self._check_room(name, generation, file)
+        slot = self._free_slot()
+        self._put(slot, file)
+        self._enter(name, str(folder), generation, file, slot)
 
     def find(self, wanted: common_pb2.ModelIdentity) -> LoadedAdapter | None:
         """The adapter that a request asks for, None for none. Raises NotFound, or Precondition for another one."""
@@ -119,7 +142,9 @@ class AdapterStore:
             self._check_room(name, generation, file)
             slot = self._free_slot()
             await asyncio.to_thread(self._put, slot, file)
-            return self._enter(name, str(folder), generation, file, slot)
+            adapter = self._enter(name, str(folder), generation, file, slot)
+            self._manifest.write(self._current.values())
+            return adapter
 
     def retire(self, name: str) -> list[LoadedAdapter]:
         """Have no more sequences begin with an adapter; gives all its generations, which go when nobody has them.
@@ -133,6 +158,7 @@ class AdapterStore:
         self._retired = [retired for retired in self._retired if retired.adapter.name != name]
         now_s = time.monotonic()
         self._retired += [_Retired(each, now_s) for each in (adapter, *replaced)]
+        self._manifest.write(self._current.values())
         log.info("adapter unloaded", adapter=name, generation=adapter.generation)
         self.sweep()
         return [adapter, *replaced]

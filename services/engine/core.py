@@ -404,6 +404,9 @@ class EngineCore:
         except Exception:
             log.exception("scoring failed", sequence_id=sequence.sequence_id)
             return [(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=sampling_failed()))]
+        if sequence.degradations:  # an answer is marked; a score of another computation is worth nothing
+            by_fallback = Internal("STEP_FAILED", "a part of the scores' computation failed")
+            return [(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=by_fallback))]
         if item.end < len(sequence.tokens):
             return []
         if not sequence.scoring.has_branched:

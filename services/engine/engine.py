@@ -6,8 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from services.engine.adapter import LoadedAdapter
+from services.engine.adapter_manifest import AdapterManifest
 from services.engine.adapter_store import AdapterStore
 from services.engine.backend import load_backend
 from services.engine.block_manager import PAGE_SIZE, num_pages_for
@@ -121,8 +123,10 @@ class Engine:
     scorer: Scorer
     _thread: CoreThread
 
-    def __init__(self, model: LoadedModel, config: EngineConfig, kv_url: str = "") -> None:
-        """`kv_url`: the KV Redis; empty for none."""
+    def __init__(
+        self, model: LoadedModel, config: EngineConfig, kv_url: str = "", manifest_path: Path | None = None
+    ) -> None:
+        """`kv_url`: the KV Redis; empty for none. `manifest_path`: where it is noted which adapters are loaded."""
         self.model = model
         self.config = config
         vocabulary = Vocabulary(
@@ -151,8 +155,9 @@ class Engine:
         )
         num_tokens = max(model.config.vocab_size, model.tokenizer.vocab_size)
         compiler = ConstraintCompiler(model.tokenizer, num_tokens, config.constraint)
-        self.adapters = AdapterStore(model.adapter_slots, model.config, model.identity, config.adapters)
-        self.adapters.load_configured()
+        manifest = AdapterManifest(manifest_path)
+        self.adapters = AdapterStore(model.adapter_slots, model.config, model.identity, config.adapters, manifest)
+        self.adapters.load_first()
         self._factory = SequenceFactory(
             model.identity,
             model.modes,

@@ -59,7 +59,14 @@ class EngineService:
     def _load(self) -> Engine:
         files = locate(self._mesh, self._config.model)
         config = with_adapter_folder(self._config, self._mesh.state_dir)
-        return Engine(load_model(files, config), config, self._mesh.kv_url)
+        return Engine(load_model(files, config), config, self._mesh.kv_url, self._manifest_path())
+
+    def _manifest_path(self) -> Path | None:
+        """One for each engine of the mesh; its port stays the same."""
+        if self._mesh.state_dir is None:
+            return None
+        _, _, port = (self._config.listen or self._mesh.addresses.engine[0]).rpartition(":")
+        return self._mesh.state_dir / "loaded-adapters" / f"{port}.json"
 
 
 def with_adapter_folder(config: EngineConfig, state_dir: Path | None) -> EngineConfig:

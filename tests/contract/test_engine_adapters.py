@@ -27,7 +27,9 @@ from engine_server_support import (
 )
 from safetensors.numpy import load_file
 
-from services.engine.config import EngineConfig
+from services.engine.adapter_manifest import AdapterManifest
+from services.engine.adapter_store import AdapterStore
+from services.engine.config import AdaptersConfig, EngineConfig
 from services.engine.engine import Engine, LoadedModel
 from services.engine.kernels.native.build import supported_levels
 from stagemesh.api.common.v1.common_pb2 import ModelIdentity
@@ -361,6 +363,41 @@ async def test_torch_computes_without_adapters(files: ModelFiles, folder: Path) 
     async with engine_server(load(files, backend="torch"), adapters={"folders": [str(folder)]}) as server:
         request = engine_pb2.LoadAdapterRequest(name="red", path="red")
         assert (await refusal(server.stub.LoadAdapter(request))).reason == "ADAPTERS_UNSUPPORTED"
+
+
+class NoSlots:
+    """Takes adapters and computes nothing."""
+
+    def set_adapter(self, adapter: int, parts: object) -> None:
+        pass
+
+
+async def test_a_restarted_engine_holds_what_was_loaded_before(
+    model: LoadedModel, folder: Path, tmp_path: Path
+) -> None:
+    config = AdaptersConfig(folders=(str(folder),), load={"green": str(folder / "green")}, keep_replaced_s=0)
+
+    def started() -> AdapterStore:
+        manifest = AdapterManifest(tmp_path / "state" / "1.json")
+        store = AdapterStore(NoSlots(), model.config, model.identity, config, manifest)
+        store.load_first()
+        return store
+
+    def held(store: AdapterStore) -> list[tuple[str, int, str]]:
+        return sorted((a.name, a.generation, Path(a.path).name) for a in store.can_be_asked_for())
+
+    store = started()
+    assert held(store) == [("green", 1, "green")]
+    await store.load("red", "red", 0)
+    await store.load("red", "red-2", 0)
+    await store.load("green", "blue", 0)
+    await store.load("blue", "blue", 0)
+    store.retire("blue")
+    assert held(started()) == [("green", 2, "blue"), ("red", 2, "red-2")]
+    (tmp_path / "state" / "1.json").write_text('[{"name": "red", "path": "/etc", "generation": 1, "revision": ""}]')
+    assert held(started()) == [("green", 1, "green")], "what cannot be loaded again is left out"
+    (tmp_path / "state" / "1.json").write_text("[[")
+    assert held(started()) == [("green", 1, "green")]
 
 
 def test_a_configured_adapter_that_cannot_be_loaded_stops_the_start(model: LoadedModel, folder: Path) -> None:

@@ -84,7 +84,9 @@ async def test_the_prompt_is_computed_once_for_all_continuations(model: LoadedMo
         third = await server.stub.Score(score_request(prompt, CONTINUATIONS, cache_salt=b"salt"), timeout=30)
         assert again.usage.cached_tokens == 0, "pages of another call's own salt"
         assert third.usage.cached_tokens == 192
-        assert again.scores == third.scores == response.scores
+        for other in (again, third):  # torch gives other last bits where a prompt is cut into other chunks
+            for found, before in zip(other.scores, response.scores, strict=True):
+                np.testing.assert_allclose(found.token_logprobs, before.token_logprobs, atol=1e-4)
         assert response.model.model == "tiny"
 
 

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from services.cache.encoding import pack_messages, pack_tokens, unpack_tokens
 from services.cache.keys import TenantKeys, netstrings
+from services.cache.kv_lookup import chain
 from services.cache.lease import LeaseStamp, parse_lease_id, salt_of
-from stagemesh.api.common.v1.common_pb2 import ChatMessage, ChatMessages, ModelIdentity
+from stagemesh.api.common.v1.common_pb2 import ChatMessage, ChatMessages, KvLease, ModelIdentity
 from stagemesh.runtime.errors import InvalidRequest
+from stagemesh.runtime.kv_keys import adapter_label, chain_key, page_digests
 
 AWKWARD = st.text(alphabet=st.sampled_from("a1:,{}\n\0林"), max_size=6)
 
@@ -78,3 +80,21 @@ def test_a_salt_depends_on_secret_epoch_tenant_and_model() -> None:
         salt_of(b"secret", 1, "t", ModelIdentity(model="mr")),
     }
     assert len(salts) == 5
+
+
+def test_the_names_of_pages_with_an_adapter_are_the_engines_and_nobody_elses() -> None:
+    tokens = list(range(40))
+
+    def names(**adapter: object) -> list[bytes]:
+        model = ModelIdentity(model="m", precision="q8_0", **adapter)  # type: ignore[arg-type]
+        lease = KvLease(public_salt=b"public", public_tokens=16)
+        return chain("tenant", model, lease, salt_of(b"secret", 1, "tenant", model), tokens)
+
+    red = {"adapter": "red", "adapter_generation": 2, "adapter_revision": "aa"}
+    others = [names(), names(**red), names(**{**red, "adapter_generation": 3}), names(**{**red, "adapter": "blue"})]
+    others.append(names(**{**red, "adapter_revision": "bb"}))
+    assert len({name for each in others for name in each}) == 2 * len(others), "the public prefix is not shared either"
+    model = ModelIdentity(model="m", precision="q8_0", **red)  # type: ignore[arg-type]
+    key = chain_key(salt_of(b"secret", 1, "tenant", model), "tenant", "q8_0", adapter_label("red", 2, "aa"))
+    public = list(page_digests(chain_key(b"public", "", "q8_0", adapter_label("red", 2, "aa")), tokens[:16]))
+    assert names(**red) == [*public, *page_digests(key, tokens[16:], public[0])]
