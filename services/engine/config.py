@@ -147,6 +147,9 @@ class EngineConfig(Section):
     """`native`: C++ kernels on 4-, 8- or 16-bit weights, on x86-64 Linux with AVX2; where they did not come compiled, a
     C++ compiler builds them on first use. `torch`: exact in `dtype`, several times slower, needs the extra
     `stagemesh[torch]`. `auto`: native where it can run, else torch where it is installed."""
+    reads_device_sensors: bool = True
+    """Say how hot the machine's hottest device is, through NVML where there is one (extra `stagemesh[gpu]`); a gateway
+    gives a hot engine less work. Switch it off where the devices are not the engine's."""
     modes: tuple[Mode, ...] = Field(default=("standard",), min_length=1)
     """Precisions that the native kernels hold the weights in, each in memory of its own unless two are alike: `turbo`
     (4-bit weights with an 8-bit head), `standard` (8-bit weights), `precise` (float activations, bfloat16 weights).

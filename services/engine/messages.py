@@ -85,6 +85,7 @@ def load_message(
     draining: bool,
     kv: KvStats | None = None,
     adapters: Iterable[engine_pb2.Adapter] = (),
+    celsius: float | None = None,
 ) -> engine_pb2.WatchLoadResponse:
     return engine_pb2.WatchLoadResponse(
         instance=IDENTITY.instance,
@@ -99,6 +100,7 @@ def load_message(
         steps=load.steps,
         kv=None if kv is None else engine_pb2.KvStats(**vars(kv)),
         adapters=adapters,
+        device_temperature_c=celsius,
     )
 
 

@@ -10,6 +10,7 @@ from services.engine.adapter_messages import adapter_message, adapter_name_messa
 from services.engine.block_manager import PAGE_SIZE
 from services.engine.engine import Engine
 from services.engine.messages import IDENTITY, load_message, news_messages
+from services.engine.sensors import DeviceSensors, load_nvml
 from services.engine.subscriber import Subscriber
 from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
 from stagemesh.runtime.errors import InvalidRequest, StagemeshError, Unavailable
@@ -30,6 +31,7 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
     def __init__(self, drain_grace_s: float) -> None:
         self.engine: Engine | None = None
         self._drain_grace_s = drain_grace_s
+        self._sensors: DeviceSensors | None = None
         self._closing = asyncio.Event()
         self._subscribers: set[Subscriber] = set()
 
@@ -182,9 +184,17 @@ class EngineServicer(engine_pb2_grpc.EngineServiceServicer):
             total_pages=engine.model.num_pages,
             max_running=engine.config.max_running,
             draining=engine.registry.draining,
+            celsius=self._celsius(engine),
             kv=None if engine.core.stored is None else engine.core.stored.stats(),
             adapters=map(adapter_name_message, engine.adapters.can_be_asked_for()),
         )
+
+    def _celsius(self, engine: Engine) -> float | None:
+        if not engine.config.reads_device_sensors:
+            return None
+        if self._sensors is None:
+            self._sensors = DeviceSensors(load_nvml())
+        return self._sensors.hottest_c()
 
     async def _until_change(self, engine: Engine) -> None:
         """Return when the load has changed or the service closes, or after a while."""

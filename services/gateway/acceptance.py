@@ -11,6 +11,7 @@ from services.gateway.admitting import admit
 from services.gateway.config import GatewayConfig
 from services.gateway.job import Job, make_job
 from services.gateway.ledger import Begun, Ledger
+from services.gateway.rates.sampler import reading_of
 from services.gateway.requests import Requests
 from services.gateway.runner import Runner
 from services.gateway.running import RunningRequest
@@ -83,15 +84,13 @@ class Acceptance:
                 raise _reused(job)
             return known
         job = await self._runner.modes.decide(job)
-        late_s = self._queue(job).wait_s(job.tenant_id) - deadline.remaining_s()
-        over = late_s > 0 or self._is_over(job)
-        if over and not job.request.allow_deferral:
-            return await self._attach_or_refuse(job, late_s)
+        refusal = self._why_not_now(job, deadline)
+        over = refusal is not None
+        if refusal is not None and not job.request.allow_deferral:
+            return await self._attach_or_refuse(job, refusal)
         running = self._requests.register(job)
         if not over:
-            self._queue(job).enter(
-                job.tenant_id
-            )  # at once: other requests are looked at while this one waits for the ledger
+            self._queue(job).enter(job.tenant_id)  # at once: others are looked at while this waits for the ledger
         if not (over or job.explicit_id or job.request.resumable):
             await self._work_meanwhile(job, running, deadline, accepted_s)
             return running
@@ -110,37 +109,40 @@ class Acceptance:
     def _queue(self, job: Job) -> RouteQueue:
         return self._runner.queues[job.route_name]
 
-    def _is_over(self, job: Job) -> bool:
-        return not self._queue(job).can_enter(job.tenant_id) or self._runner.peers.engines.is_over(
-            job.model,
+    def _why_not_now(self, job: Job, deadline: Deadline) -> StagemeshError | None:
+        """Why the request cannot be worked on now, though perhaps later; None when it can."""
+        engines, mode, adapter = (
+            self._runner.peers.engines,
             job.request.policy.precision_mode,
-            self._config.engine_queue_limit,
             WantedAdapter(job.adapter),
         )
+        late_s = self._queue(job).wait_s(job.tenant_id) - deadline.remaining_s()
+        if late_s > 0:
+            return Exhausted(
+                "DEADLINE_UNREACHABLE",
+                f"its turn among {job.route_name} requests would come {late_s:.1f} s after the deadline: "
+                "give it more time, retry, or allow deferral",
+                retry_after_ms=max(QUEUE_RETRY_MS, int(1000 * late_s)),
+            )
+        limit = self._config.engine_queue_limit
+        if not self._queue(job).can_enter(job.tenant_id) or engines.is_over(job.model, mode, limit, adapter):
+            return Exhausted(
+                "QUEUE_FULL",
+                f"too many {job.route_name} requests wait already; retry, or allow deferral",
+                retry_after_ms=QUEUE_RETRY_MS,
+            )
+        readings = [reading_of(link) for link in engines.serving(job.model, mode, adapter)]
+        return self._runner.guards.refusal(job.tenant_id, readings)
 
-    async def _attach_or_refuse(self, job: Job, late_s: float) -> RunningRequest:
-        """Over capacity and not to be deferred: only a request that was accepted before can still be answered.
-
-        `late_s`: how long after its deadline its turn would come; negative where that is not the reason.
-        """
+    async def _attach_or_refuse(self, job: Job, refusal: StagemeshError) -> RunningRequest:
+        """It cannot be now and is not to be deferred: only a request that was accepted before can still be answered."""
         if job.explicit_id:
             entry = await self._runner.ledger.call(self._ledger.lookup(job.tenant_id, job.request_id))
             if entry is not None and entry.payload_hash != job.payload_hash:
                 raise _reused(job)
             if entry is not None:
                 return self._requests.follow(job.tenant_id, job.request_id)
-        if late_s > 0:
-            raise Exhausted(
-                "DEADLINE_UNREACHABLE",
-                f"its turn among {job.route_name} requests would come {late_s:.1f} s after the deadline: "
-                "give it more time, retry, or allow deferral",
-                retry_after_ms=max(QUEUE_RETRY_MS, int(1000 * late_s)),
-            )
-        raise Exhausted(
-            "QUEUE_FULL",
-            f"too many {job.route_name} requests wait already; retry, or allow deferral",
-            retry_after_ms=QUEUE_RETRY_MS,
-        )
+        raise refusal
 
     async def _begin(
         self, job: Job, running: RunningRequest, deadline: Deadline, accepted_s: float, *, over: bool

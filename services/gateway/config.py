@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from services.gateway.mode_rules import ModesConfig
+from services.gateway.rates.config import GuardsConfig
 from stagemesh.runtime.config import Section
 from stagemesh.runtime.config_problems import KeyProblem
 
@@ -79,6 +80,8 @@ class GatewayConfig(Section):
     modes: ModesConfig = ModesConfig()
     """Precision modes by rule, the limit of `precise`, and what modes cost."""
 
+    guards: GuardsConfig = GuardsConfig()
+    """When requests are refused or deferred for their rate, for the engines' utilization or for hot devices."""
     tokenizer_timeout_s: float = Field(default=2.0, gt=0)
     """Budget of one call to the tokenizer."""
     tokenizer_wait_s: float = Field(default=15.0, gt=0)

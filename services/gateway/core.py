@@ -16,6 +16,7 @@ from services.gateway.event_store import EventStore
 from services.gateway.follow import Follower
 from services.gateway.job import resume_job
 from services.gateway.ledger import Claim, Entry, Ledger
+from services.gateway.rates.rate import RateState
 from services.gateway.requests import Requests
 from services.gateway.runner import Runner
 from services.gateway.running import RunningRequest
@@ -150,6 +151,10 @@ class Gateway:
         elif entry.state == "running":
             await self._runner.ledger.call(self._ledger.ask_cancel(tenant.tenant_id, request_id))
         return await self._outcome_within(tenant.tenant_id, request_id, CANCEL_WITHIN_S)
+
+    def rate_state(self, tenant: Tenant) -> RateState:
+        """What the tenant may still send."""
+        return self._runner.guards.rate_state(tenant.tenant_id)
 
     async def forget_traces(self, tenant_id: str, session_id: str) -> None:
         """A session is erased: what it took, stage by stage, goes as well. Raises Unavailable."""

@@ -55,6 +55,11 @@ class EngineLink:
         return self.description.adapters if self.description is not None else ()
 
     @property
+    def num_sequences(self) -> int:
+        """Sequences of this gateway in it."""
+        return len(self._sequences)
+
+    @property
     def in_flight_tokens(self) -> int:
         """Tokens that this gateway's sequences may still cost: counted here, not asked for."""
         return sum(self._in_flight_tokens.values())

@@ -32,6 +32,8 @@ class Engines:
         self._addresses = addresses
         self._max_message_bytes = max_message_bytes
         self._links: dict[str, EngineLink] = {}
+        self.shares: dict[str, float] = {}
+        """Of its usual work, by instance, for engines whose device is hot; 0: it gets no new sequences."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -43,6 +45,10 @@ class Engines:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    def links(self) -> list[EngineLink]:
+        """All, also those that are away."""
+        return list(self._links.values())
 
     def serving(
         self,
@@ -156,7 +162,7 @@ class Engines:
             links = self.serving(model, mode, adapter)
             if not links:
                 continue
-            link = choose(links, placement.preferred)
+            link = choose(self._cool(links), placement.preferred)
             placement.went_to(link)
             del submit.delivered_token_ids[:]
             submit.delivered_token_ids.extend(delivered)
@@ -178,6 +184,11 @@ class Engines:
         raise Unavailable(
             "ENGINE_LOST", f"{max_attempts} engines were lost while they worked on this request", retry_after_ms=2_000
         )
+
+    def _cool(self, links: list[EngineLink]) -> list[EngineLink]:
+        """Without those whose device must rest; all of them where every one must, since accepted work is not lost."""
+        resting = {instance for instance, share in self.shares.items() if share == 0}
+        return [link for link in links if link.description and link.description.instance not in resting] or links
 
     async def _keep_resolving(self) -> None:
         while True:

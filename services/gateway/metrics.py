@@ -77,6 +77,16 @@ BREAKER_STATE = Gauge(
 DEVICE_TEMPERATURE = Gauge(
     "stagemesh_device_temperature_celsius", "Hottest device of an engine, where it has a sensor", ["instance_name"]
 )
+ENGINE_UTILIZATION = Gauge(
+    "stagemesh_engine_utilization",
+    "Sequences in an engine for each that it can run at once, over a minute",
+    ["instance_name"],
+)
+ENGINE_WORK_SHARE = Gauge(
+    "stagemesh_engine_work_share",
+    "Of its usual work, what an engine gets: less while its device is hot",
+    ["instance_name"],
+)
 DEGRADED_RATIO = Gauge("stagemesh_degraded_ratio", "Share of degraded ones among the answers of the last hour")
 STAGE_FAILURE_RATE = Gauge(
     "stagemesh_stage_failure_rate",

@@ -14,6 +14,7 @@ from services.gateway.deferral import Deferral
 from services.gateway.kv_reports import KvReports
 from services.gateway.modes import LIMITED, Modes
 from services.gateway.peers import Peers
+from services.gateway.rates.guards import Guards
 from services.gateway.shadow import ShadowPublisher
 from services.gateway.store import GuardedLedger
 from services.gateway.traces.record import trace_of
@@ -50,6 +51,7 @@ class Runner:
     commits: SessionCommits
     kv_reports: KvReports
     traces: TraceStore
+    guards: Guards
     shadow: ShadowPublisher | None
     queues: dict[str, RouteQueue]
     modes: Modes

@@ -25,6 +25,8 @@ from services.gateway.ledger import Ledger
 from services.gateway.modes import Modes
 from services.gateway.peers import Peers, connect
 from services.gateway.quality_servicer import QualityServicer
+from services.gateway.rates.guards import Guards
+from services.gateway.rates.sampler import LoadSampler
 from services.gateway.runner import Runner
 from services.gateway.servicer import GatewayServicer
 from services.gateway.sessions_servicer import SessionsServicer
@@ -69,6 +71,8 @@ class GatewayService:
         self._commits = SessionCommits(peers.cache)
         self._kv_reports = KvReports(peers.cache)
         self._traces = TraceStore(self._redis, ttl_s=config.trace_ttl_s)
+        guards = Guards(config.guards)
+        self._sampler = LoadSampler(peers.engines, guards)
         prefix = mesh.kafka_topic_prefix
         deferred = Outbox(
             self._redis, DEFERRED, ttl_s=config.deferred_ttl_s, max_entries=config.max_deferred, prefix=prefix
@@ -103,6 +107,7 @@ class GatewayService:
             commits=self._commits,
             kv_reports=self._kv_reports,
             traces=self._traces,
+            guards=guards,
             shadow=self._shadow,
             queues=queues,
             modes=Modes(config.modes, peers.engines, self._redis, self._ledger, self._alerts),
@@ -158,6 +163,7 @@ class GatewayService:
         await self._http.stop()
         await self._leases.close()
         await self._lag.close()
+        await self._sampler.close()
         if self._shadow is not None:
             await self._shadow.close(2.0)
         for relay in self._relays:

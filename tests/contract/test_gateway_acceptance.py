@@ -239,3 +239,15 @@ async def test_a_plain_request_is_worked_on_while_the_ledger_is_asked_but_ends_a
     assert entry is not None
     assert entry.outcome == common_pb2.OUTCOME_CANCELLED
     await nothing_in_work(gateway, redis)
+
+
+async def test_a_tenant_above_its_rate_is_refused_with_a_time_to_retry_and_may_defer(gateway: Gateway) -> None:
+    guards, tenant = gateway._runner.guards, Tenant("greedy")
+    while guards._rates.refusal(tenant.tenant_id) is None:
+        pass
+    with pytest.raises(StagemeshError, match="RATE_LIMITED") as refused:
+        await gateway.submit(tenant, asked(), Deadline.after(20))
+    assert refused.value.retry_after_ms > 0
+    running = await gateway.submit(tenant, asked(allow_deferral=True), Deadline.after(20))
+    assert [event.queued.deferred for event in running._events] == [True]
+    running.cancel()

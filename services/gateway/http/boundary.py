@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.gateway.http import metrics
+from services.gateway.http import metrics, rate_headers
 from services.gateway.http.disconnect import ClientGoneError
 from services.gateway.http.failures import Failure, failure_of
 from services.gateway.http.outcome import AnswerFailedError, DeferredError
@@ -75,6 +75,7 @@ class Boundary:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                rate_headers.add_to(scope, message)
             await send(message)
 
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from services.gateway.rates.rate import RateState
 from services.gateway.tenants import Tenant
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
@@ -55,6 +56,10 @@ class AdapterInfo(Protocol):
 class Gateway(Protocol):
     async def authenticate(self, api_key: str | None, tenant_header: str | None) -> Tenant:
         """Raises Unauthenticated or Forbidden."""
+        ...
+
+    def rate_state(self, tenant: Tenant) -> RateState:
+        """What the tenant may still send."""
         ...
 
     async def submit(self, tenant: Tenant, request: gateway_pb2.InferenceRequest, deadline: Deadline) -> RunningRequest:

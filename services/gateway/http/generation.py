@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from services.gateway.config import GatewayConfig
 from services.gateway.fault_header import bind_faults
+from services.gateway.http import rate_headers
 from services.gateway.http.body import read_object
 from services.gateway.http.boundary import Json
 from services.gateway.http.caller import Caller, read_caller
@@ -55,6 +56,7 @@ class Generation:
         bind_faults(request.headers.get(FAULT_KEY, ""), request.client.host if request.client else "")
         tenant = await self._gateway.authenticate(caller.api_key, caller.tenant_header)
         context.tenant_id.set(tenant.tenant_id)
+        rate_headers.note(scope, lambda: self._gateway.rate_state(tenant))
         with self._gate.entered():
             order = self._read_order(await read_object(request, self._config.max_request_bytes), caller)
             deadline = Deadline.after(caller.timeout_s or self._config.default_timeout_s)

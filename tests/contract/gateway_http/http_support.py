@@ -12,6 +12,7 @@ import uuid_utils
 from services.gateway.config import GatewayConfig
 from services.gateway.core import AdapterInfo
 from services.gateway.job import make_job
+from services.gateway.rates.rate import RateState
 from services.gateway.running import RunningRequest
 from services.gateway.tenants import Tenant
 from stagemesh.api.common.v1 import common_pb2
@@ -134,6 +135,9 @@ class FakeGateway:
         if tenant_header not in (None, "dev"):
             raise Forbidden("TENANT_MISMATCH", "x-tenant-id is not the tenant of this API key", field="x-tenant-id")
         return Tenant("dev")
+
+    def rate_state(self, tenant: Tenant) -> RateState:
+        return RateState(limit=500, remaining=499, reset_s=0.02)
 
     async def submit(self, tenant: Tenant, request: gateway_pb2.InferenceRequest, deadline: Deadline) -> RunningRequest:
         if self.refuse is not None:

@@ -720,8 +720,6 @@ Global___WatchLoadRequest: _TypeAlias = WatchLoadRequest  # noqa: Y015
 
 @_typing.final
 class WatchLoadResponse(_message.Message):
-    """Number 8 is kept for the device temperature."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     INSTANCE_FIELD_NUMBER: _builtins.int
@@ -731,6 +729,7 @@ class WatchLoadResponse(_message.Message):
     IN_FLIGHT_TOKENS_FIELD_NUMBER: _builtins.int
     USED_PAGES_FIELD_NUMBER: _builtins.int
     TOTAL_PAGES_FIELD_NUMBER: _builtins.int
+    DEVICE_TEMPERATURE_C_FIELD_NUMBER: _builtins.int
     MAX_RUNNING_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
@@ -744,6 +743,8 @@ class WatchLoadResponse(_message.Message):
     """Prompt tokens still to prefill plus output tokens still allowed, of all sequences."""
     used_pages: _builtins.int
     total_pages: _builtins.int
+    device_temperature_c: _builtins.float
+    """Of the hottest device, in degrees Celsius; absent where there is no sensor."""
     max_running: _builtins.int
     draining: _builtins.bool
     steps: _builtins.int
@@ -766,17 +767,20 @@ class WatchLoadResponse(_message.Message):
         in_flight_tokens: _builtins.int = ...,
         used_pages: _builtins.int = ...,
         total_pages: _builtins.int = ...,
+        device_temperature_c: _builtins.float | None = ...,
         max_running: _builtins.int = ...,
         draining: _builtins.bool = ...,
         steps: _builtins.int = ...,
         kv: Global___KvStats | None = ...,
         adapters: _abc.Iterable[Global___Adapter] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kv", b"kv"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_device_temperature_c", b"_device_temperature_c", "device_temperature_c", b"device_temperature_c", "kv", b"kv"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapters", b"adapters", "draining", b"draining", "generation", b"generation", "in_flight_tokens", b"in_flight_tokens", "instance", b"instance", "kv", b"kv", "max_running", b"max_running", "running", b"running", "steps", b"steps", "total_pages", b"total_pages", "used_pages", b"used_pages", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_device_temperature_c", b"_device_temperature_c", "adapters", b"adapters", "device_temperature_c", b"device_temperature_c", "draining", b"draining", "generation", b"generation", "in_flight_tokens", b"in_flight_tokens", "instance", b"instance", "kv", b"kv", "max_running", b"max_running", "running", b"running", "steps", b"steps", "total_pages", b"total_pages", "used_pages", b"used_pages", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__device_temperature_c: _TypeAlias = _typing.Literal["device_temperature_c"]  # noqa: Y015
+    _WhichOneofArgType__device_temperature_c: _TypeAlias = _typing.Literal["_device_temperature_c", b"_device_temperature_c"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__device_temperature_c) -> _WhichOneofReturnType__device_temperature_c | None: ...
 
 Global___WatchLoadResponse: _TypeAlias = WatchLoadResponse  # noqa: Y015
 
