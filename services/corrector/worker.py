@@ -7,6 +7,7 @@ from typing import Any
 
 from services.corrector.amend import amended
 from services.corrector.chain import RepairChain
+from services.corrector.content.judge import judge
 from services.corrector.data import findings_from, repair_data, repair_from
 from services.corrector.proposals import ContentStep
 from stagemesh.validation.data import anchors_from, constraint_from
@@ -14,7 +15,7 @@ from stagemesh.validation.limits import Limits
 from stagemesh.validation.sandbox_child import Handlers, serve
 from stagemesh.validation.worker import handlers as validation_handlers
 
-CONTENT: ContentStep | None = None
+CONTENT: ContentStep = judge
 """What compares values with a source, without a model."""
 
 

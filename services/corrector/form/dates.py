@@ -89,6 +89,9 @@ def find_dates(text: str) -> list[tuple[dt.date, bool, int, int]]:
         for match in pattern.finditer(text):
             if any(start < match.end() and match.start() < end for _, _, start, end in found):
                 continue
+            before = text[match.start() - 1 : match.start()]
+            if before.isascii() and before.isalnum():
+                continue  # the end of a longer number or code
             readings = list(_readings(pattern, match))
             found += [(date, len(readings) == 1, match.start(), match.end()) for date, _ in readings]
     return sorted(found, key=lambda item: item[2])

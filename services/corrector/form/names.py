@@ -10,7 +10,7 @@ from services.corrector.form.edits import Guess
 
 _CJK = "\u3400-\u4dbf\u4e00-\u9fff"
 _SINGLE = re.compile(rf"[{_CJK}](?:[ \u3000\u00a0]+[{_CJK}])+")
-_SURNAMES = frozenset(
+SURNAMES = frozenset(
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林罗郑梁谢宋唐许韩邓冯曹彭曾肖田董潘袁蔡蒋余于杜叶程魏苏吕丁任卢姚沈钟姜崔谭陆范汪廖石金韦贾夏付方邹熊白孟秦邱侯江尹薛闫段雷龙黎史陶贺毛郝顾龚邵万覃武钱戴严莫孔向常汤康易乔赖文"
 ) | {"欧阳", "司马", "上官", "诸葛", "东方", "皇甫", "尉迟", "公孙", "慕容", "令狐", "司徒", "夏侯"}  # fmt: skip
 _PERSON = re.compile(
@@ -53,7 +53,7 @@ def _unspaced(text: str, key: str) -> Guess | None:
         is_person
         and 2 <= len(bare) <= 4
         and parts
-        and (parts[0] in _SURNAMES or bare[0] in _SURNAMES or bare[:2] in _SURNAMES)
+        and (parts[0] in SURNAMES or bare[0] in SURNAMES or bare[:2] in SURNAMES)
     ):
         return Guess(bare, "a name with spaces between its characters", 0.85)
     return None

@@ -1,0 +1,1 @@
+"""Seeded cases whose content differs from a prose source: business objects, their tellings, and what goes wrong."""

@@ -1,0 +1,97 @@
+"""Arrays: items that the source tells one after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from services.corrector.content.evidence import Source
+from services.corrector.content.fields import Field
+from services.corrector.content.items import template
+from services.corrector.content.judgement import SURE, Judgement
+from services.corrector.proposals import ABSENT, Proposal
+from stagemesh.validation.pointer import to_pointer
+
+
+def array_of(known: Field) -> tuple[str | int, ...] | None:
+    """The path of the outermost array that the field is in."""
+    return next((known.path[:at] for at, part in enumerate(known.path) if isinstance(part, int)), None)
+
+
+def judge_arrays(value: Any, inside: list[Field], source: Source, found: Judgement) -> None:
+    arrays: dict[tuple[str | int, ...], list[Field]] = {}
+    for known in inside:
+        arrays.setdefault(array_of(known) or (), []).append(known)
+    for path, leaves in arrays.items():
+        items = _at(value, path)
+        if all(isinstance(item, dict) for item in items) and all(len(leaf.path) == len(path) + 2 for leaf in leaves):
+            _judge_items(path, items, leaves, source, found)
+        else:
+            _judge_list(path, leaves, source, found)
+
+
+def _at(value: Any, path: Iterable[str | int]) -> list[Any]:
+    for part in path:
+        value = value[part]
+    items: list[Any] = value
+    return items
+
+
+def _judge_items(
+    path: tuple[str | int, ...], items: list[Any], leaves: list[Field], source: Source, found: Judgement
+) -> None:
+    by_item = [[leaf for leaf in leaves if leaf.path[len(path)] == index] for index in range(len(items))]
+    told: list[dict[str, Any]] = []
+    for own in by_item:
+        made = template(source, [leaf for leaf in own if leaf.value is not ABSENT])
+        read = made.items(source) if made and len(made.leaves) == len(own) else None
+        if read and len(read) > len(told):
+            told = read
+    if not told:
+        found.doubt(to_pointer(path), "the source does not tell its items in a way that can be followed")
+    elif len(told) == len(items):
+        for index, (item, says) in enumerate(zip(items, told, strict=True)):
+            _judge_item(by_item[index], item, says, found)
+    elif len(told) > len(items) and _in_order(items, told):
+        reason = "the source tells of further items"
+        found.proposals.append(Proposal(pointer=to_pointer(path), value=told, reason=reason, confidence=SURE))
+    else:
+        found.doubt(to_pointer(path), "the source tells of other items")
+
+
+def _judge_item(own: list[Field], item: dict[str, Any], says: dict[str, Any], found: Judgement) -> None:
+    """One item against the one that the source has at its place; it is the same one if most of it is."""
+    differing = [leaf for leaf in own if item.get(str(leaf.path[-1]), ABSENT) != says.get(str(leaf.path[-1]))]
+    if len(differing) * 2 > len(own):
+        found.doubt(to_pointer(own[0].path[:-1]), "the source tells of another item here")
+        return
+    for leaf in own:
+        if leaf not in differing:
+            found.confirm(leaf)
+        else:
+            reason = "the source tells this item with another value"
+            found.proposals.append(
+                Proposal(pointer=leaf.pointer, value=says[str(leaf.path[-1])], reason=reason, confidence=SURE)
+            )
+
+
+def _in_order(items: list[Any], told: list[dict[str, Any]]) -> bool:
+    """Whether the items are some of those told, in the same order, with nothing besides."""
+    rest = iter(told)
+    return all(any(item == says for says in rest) for item in items)
+
+
+def _judge_list(path: tuple[str | int, ...], leaves: list[Field], source: Source, found: Judgement) -> None:
+    spans = [source.stated(leaf) for leaf in leaves]
+    if any(len(each) != 1 for each in spans) or any(len(leaf.path) != len(path) + 1 for leaf in leaves):
+        found.doubt(to_pointer(path), "not every item can be found in the source")
+        return
+    start, end = min(each[0][0] for each in spans), max(each[0][1] for each in spans)
+    goes_on = re.match(r"\s*(?:[,、，;；]|and\b|or\b|和|及|以及|与)", source.text[end:], re.IGNORECASE)
+    came_before = re.search(r"(?:[,、，;；]|\band|\bor|和|及|以及|与)\s*$", source.text[:start], re.IGNORECASE)
+    if goes_on or came_before:
+        found.doubt(to_pointer(path), "the source may have further items")
+        return
+    for leaf in leaves:
+        found.confirm(leaf)

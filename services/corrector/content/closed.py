@@ -1,0 +1,76 @@
+"""Choices and truth values, which a source tells in words of its own."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from services.corrector.content.evidence import Source
+from services.corrector.content.fields import Field
+from services.corrector.content.judgement import LIKELY, SURE, Judgement
+from services.corrector.content.labels import occurrences
+from services.corrector.form.units import CURRENCIES
+from services.corrector.proposals import ABSENT, Proposal
+
+_CLAUSE = re.compile(r"[,.;!?，。；！？\n]|\bbut\b|但")
+_NEGATED = re.compile(
+    r"\b(?:not|no|non|without|never|neither|nor|none|false|cannot|un\w+able)\b|n't\b|\bnon-|不|未|无|没|非|否|免",
+    re.IGNORECASE,
+)
+_UNSURE = re.compile(
+    r"\b(?:whether|if|unless|maybe|perhaps|may be|might|unclear|unknown|unsure)\b|是否|可能|如果|若|不确定|待定|\?|？",
+    re.IGNORECASE,
+)
+
+
+def judge_choice(known: Field, source: Source, found: Judgement) -> None:
+    options = [option for option in known.shape.enum or () if isinstance(option, str) and option]
+    told = [option for option in options if _tells(source, option)]
+    if known.value is None or told == [known.value]:
+        found.confirm(known)
+    elif known.value in told:
+        found.doubt(known.pointer, "the source has several of the choices")
+    elif len(told) == 1:
+        is_word = told[0].islower() and told[0].isascii() and len(told[0]) < 5
+        found.proposals.append(
+            Proposal(
+                pointer=known.pointer,
+                value=told[0],
+                reason="the only choice that the source names",
+                confidence=LIKELY if is_word else SURE,
+            )
+        )
+    else:
+        found.doubt(known.pointer, "the source names no choice" if not told else "the source names several choices")
+
+
+def _tells(source: Source, option: str) -> bool:
+    if source.find(option) or source.find(option.replace("_", " ").replace("-", " ")):
+        return True
+    return any(m.currency and CURRENCIES.get(m.currency.lower()) == option for m in source.mentions)
+
+
+def judge_boolean(known: Field, source: Source, found: Judgement) -> None:
+    told = _told_truths(known, source)
+    if len(told) != 1 or None in told:
+        found.doubt(known.pointer, "the source does not say clearly whether it holds")
+    elif known.value in told:
+        found.confirm(known)
+    elif known.value is ABSENT:
+        [holds] = told
+        reason = "the source seems to say so"
+        found.proposals.append(Proposal(pointer=known.pointer, value=holds, reason=reason, confidence=LIKELY))
+    else:
+        found.doubt(known.pointer, "the source seems to say the opposite")
+
+
+def _told_truths(known: Field, source: Source) -> set[bool | None]:
+    """What the clauses that have the field's own words say of it; None among them where one leaves it open."""
+    own = [label for label in known.labels if not label.distance]
+    ends = [0, *(match.end() for match in _CLAUSE.finditer(source.text)), len(source.text) + 1]
+    told: set[bool | None] = set()
+    for start, end, _ in occurrences(own, source.lowered):
+        at = bisect_right(ends, start)
+        clause = source.text[ends[at - 1] : max(ends[at], end)]
+        told.add(None if _UNSURE.search(clause) else not _NEGATED.search(clause))
+    return told

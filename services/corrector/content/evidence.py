@@ -1,0 +1,245 @@
+"""Which mention of a source belongs to which field: where a value stands, and which words stand beside it."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.corrector.content.fields import Field, Sort
+from services.corrector.content.labels import occurrences, telling
+from services.corrector.content.mentions import Kind, Mention
+from services.corrector.content.roles import Role, shows
+from services.corrector.form.values import is_number
+from services.corrector.proposals import ABSENT
+
+MAX_GAP = 48
+"""Between a word and what it speaks of."""
+BREAK = 8
+"""How much further a word counts for each comma or bracket between."""
+AFTER = 6
+"""How much further a word counts that stands behind what it speaks of, but for units."""
+ROLE = 12
+"""How far the look of a place counts as a word that speaks of it."""
+UNIT = 8
+MARGIN = 4
+"""By how much the nearest must be nearer than the next."""
+_SENTENCE = re.compile(r"[!?;\n。；！？]|\.(?=\s|$)")
+_DIRECT = re.compile(
+    r"(?:\s|[:：,，(（]|is\b|was\b|named\b|called\b|name\b|the\b|our\b|as\b|a\b|mr\b\.?|mrs\b\.?|ms\b\.?|dr\b\.?|"
+    r"为|是|姓名|由|名){0,6}",
+    re.IGNORECASE,
+)
+"""What may stand between a word and the name that it introduces."""
+_INTRODUCED = re.compile(r"\s*(?:[(（]|,\s*(?:the|our|as|a)\b)", re.IGNORECASE)
+"""What may stand between a name and the word that says afterwards what it is."""
+_TOLD = r"(?:为|是|名为|[:：])\s*([\u4e00-\u9fff·]{2,20})(?=[，。；,;、\n）)]|$)"
+_CLAUSE = re.compile(r"[,，、()（）]|\band\b|和|及")
+
+_OF_OTHERS = re.compile(
+    r"\b(?:previous|previously|earlier|last|prior|former|formerly|old|original|originally|past|instead of|rather "
+    r"than|not|unlike|other|another|next|estimated|estimate|quoted|expected|planned|draft|down from|up from|was "
+    r"changed from|average)\b"
+    r"|此前|之前|上次|上一|上月|去年|原(?:来|定|价|先)|旧|以前|曾|前一|并非|而非|不是|其他|另(?:一|有)|预计|估计|平均",
+    re.IGNORECASE,
+)
+"""Words after which a source speaks of something that is not the matter itself."""
+REMARK = 40
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stretch of the source that may be a field's value."""
+
+    span: Span
+    value: Any
+
+
+@dataclass
+class Source:
+    text: str
+    """Folded."""
+    mentions: list[Mention]
+    lowered: str = field(init=False)
+    _ends: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lowered = "".join(low if len(low := char.lower()) == 1 else char for char in self.text)
+        self._ends = [match.start() for match in _SENTENCE.finditer(self.text)]
+
+    def stated(self, known: Field) -> list[Span]:
+        """Where the source has the field's value."""
+        if known.value is ABSENT or known.value is None or isinstance(known.value, bool):
+            return []
+        if known.sort in (Sort.NUMBER, Sort.DATE) or is_number(known.value):
+            spans = [
+                (m.start, m.end)
+                for m in self.mentions
+                if known.value_of(m) is not ABSENT and known.value_of(m) == known.value
+            ]
+        else:
+            spans = self.find(str(known.value))
+        return [span for span in spans if not self.is_aside(span)]
+
+    def find(self, text: str) -> list[Span]:
+        """Where a text stands, whatever its case and spaces, as whole words."""
+        words = text.split()
+        if not words or len(text) > 500:
+            return []
+        pattern = r"\s*".join(map(re.escape, words)) if not text.isascii() else r"\s+".join(map(re.escape, words))
+        before = r"(?<![A-Za-z0-9])" if words[0][0].isascii() and words[0][0].isalnum() else ""
+        after = r"(?![A-Za-z0-9])" if words[-1][-1].isascii() and words[-1][-1].isalnum() else ""
+        return [match.span() for match in re.finditer(before + pattern + after, self.text, re.IGNORECASE)][:50]
+
+    def places(self, known: Field, others: Iterable[Field]) -> list[Place]:
+        """All that could be the field's value: mentions that fit it, and for texts what other texts are."""
+        found = [
+            Place((m.start, m.end), value)
+            for m in self.mentions
+            if (value := known.value_of(m)) is not ABSENT and not self.is_aside((m.start, m.end))
+        ]
+        if known.sort in (Sort.CODE, Sort.PHONE):
+            first = Kind.PHONE if known.sort is Sort.PHONE else Kind.CODE
+            sure = {(m.start, m.end) for m in self.mentions if m.kind is first}
+            found = [place for place in found if place.span in sure] or found
+        if known.sort is Sort.TEXT:
+            found += self._told(known)
+            spans = {place.span for place in found}
+            for other in (known, *others):
+                if other.sort is Sort.TEXT and isinstance(other.value, str):
+                    for span in self.stated(other):
+                        if span not in spans and known.shape.accepts(other.value):
+                            found = [p for p in found if p.span[1] <= span[0] or span[1] <= p.span[0]]
+                            found.append(Place(span, other.value))
+                            spans.add(span)
+        return found
+
+    def _told(self, known: Field) -> list[Place]:
+        """Chinese texts that the source gives right behind the field's own words, up to a mark: 甲方为刘洋，"""
+        own = "|".join(
+            re.escape(label.word) for label in known.labels if not label.word.isascii() and not label.distance
+        )
+        if not own:
+            return []
+        return [
+            Place(match.span(1), match[1])
+            for match in re.finditer(f"(?:{own}){_TOLD}", self.text)
+            if known.shape.accepts(match[1]) and not self.is_aside(match.span(1))
+        ]
+
+    def gap(self, word: Span, place: Span, *, direct: bool = False) -> int | None:
+        """How far a word stands from a place; None if they are of different sentences, too far apart, or overlap.
+
+        `direct`: nothing may stand between them but what introduces a name.
+        """
+        if word[0] < place[1] and place[0] < word[1]:
+            return None
+        is_after = word > place
+        first, second = sorted((word, place))
+        between = self.text[first[1] : second[0]]
+        if direct and (not _DIRECT.fullmatch(between) or (is_after and not _INTRODUCED.match(between))):
+            return None
+        if len(between) > MAX_GAP or any(first[1] <= end < second[0] for end in self._near(first[1], second[0])):
+            return None
+        distance = len(between.strip())
+        if not direct:
+            distance += BREAK * len(_CLAUSE.findall(between))
+        is_unit = is_after and distance <= 2 and re.fullmatch(r"[\d.,]+", self.text[slice(*place)]) is not None
+        return distance + (AFTER if is_after and not direct and not is_unit else 0)
+
+    def is_aside(self, span: Span) -> bool:
+        """Whether the source speaks of an earlier, other or denied matter there."""
+        start = max(0, span[0] - REMARK)
+        before = self.text[start : span[0]]
+        return bool(_OF_OTHERS.search(_SENTENCE.split(before)[-1]))
+
+    def shows(self, role: Role, span: Span) -> bool:
+        """Whether what stands there looks like a thing of that role."""
+        start, end = span
+        return shows(role, self.text[start:end], self.text[max(0, start - 16) : start], self.text[end : end + 16])
+
+    def _near(self, start: int, end: int) -> Sequence[int]:
+        return self._ends[bisect_left(self._ends, start) : bisect_left(self._ends, end)]
+
+
+@dataclass(frozen=True)
+class Link:
+    place: Place
+    gap: int
+
+
+def links(source: Source, wanted: Sequence[Field], places: dict[Field, list[Place]]) -> dict[Field, Link]:
+    """Fields with the one place that their words point to, where nothing else points there as clearly.
+
+    The clearest are found first; then what is left is looked at without them. Present values play no part in it.
+    """
+    gaps = _gaps(source, wanted, places)
+    linked: dict[Field, Link] = {}
+    while new := _clear(gaps, places):
+        linked.update(new)
+        spans = {link.place.span for link in new.values()}
+        gaps = {
+            known: {span: gap for span, gap in near.items() if span not in spans}
+            for known, near in gaps.items()
+            if known not in linked
+        }
+    return linked
+
+
+def _gaps(source: Source, wanted: Sequence[Field], places: dict[Field, list[Place]]) -> dict[Field, dict[Span, int]]:
+    own_labels = telling([known.labels for known in wanted])
+    gaps: dict[Field, dict[Span, int]] = {}
+    for known, own in zip(wanted, own_labels, strict=True):
+        words = occurrences(own, source.lowered)
+        near: dict[Span, int] = {}
+        for place in places[known]:
+            direct = known.sort is Sort.TEXT
+            found = [
+                gap + distance
+                for start, end, distance in words
+                if (gap := source.gap((start, end), place.span, direct=direct)) is not None
+            ]
+            found += _looks(source, known, place.span)
+            if found:
+                near[place.span] = min(found)
+        gaps[known] = near
+    return gaps
+
+
+def _looks(source: Source, known: Field, span: Span) -> list[int]:
+    """How far the place counts by what it looks like: its unit, or what stands around it."""
+    if known.role is not None and source.shows(known.role, span):
+        return [ROLE]
+    if known.unit and known.sort is Sort.NUMBER and _has_unit(source, span, known.unit):
+        return [UNIT]
+    return []
+
+
+def _clear(gaps: dict[Field, dict[Span, int]], places: dict[Field, list[Place]]) -> dict[Field, Link]:
+    clear: dict[Field, Link] = {}
+    for known, near in gaps.items():
+        values = {place.span: place.value for place in places[known]}
+        best = _clear_minimum(near, values)
+        if best is None:
+            continue
+        rivals = [other[best] for field, other in gaps.items() if field is not known and best in other]
+        if not rivals or min(rivals) >= near[best] + MARGIN:
+            clear[known] = Link(Place(best, values[best]), near[best])
+    return clear
+
+
+def _clear_minimum(gaps: dict[Span, int], values: dict[Span, Any]) -> Span | None:
+    """The span with the smallest gap, where every other with another value is clearly farther."""
+    if not gaps:
+        return None
+    best = min(gaps, key=lambda span: gaps[span])
+    others = [gap for span, gap in gaps.items() if values[span] != values[best]]
+    return best if not others or min(others) >= gaps[best] + MARGIN else None
+
+
+def _has_unit(source: Source, span: Span, unit: str) -> bool:
+    return any(m.kind is Kind.NUMBER and (m.start, m.end) == span and m.unit == unit for m in source.mentions)

@@ -1,0 +1,169 @@
+"""The leaves that a schema asks for, with what an object has there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from services.corrector.content.labels import Label, labels
+from services.corrector.content.mentions import Kind, Mention
+from services.corrector.content.roles import Role, role_of
+from services.corrector.form.shape import Shape, Shapes
+from services.corrector.form.units import dimension_of, unit_in
+from services.corrector.form.values import is_number, plain_number
+from services.corrector.proposals import ABSENT
+from stagemesh.validation.pointer import Path, to_pointer
+
+MAX_FIELDS = 150
+_ID_NAME = re.compile(
+    r"(?:^|[_\- ])(?:id|no|number|code|sku|ref|reference|serial|plate|iban|account|zip|postal)(?:$|[_\- ])|编号|"
+    r"单号|号码|号$|账号|代码",
+    re.IGNORECASE,
+)
+_PHONE_NAME = re.compile(r"phone|mobile|tel\b|telephone|fax|电话|手机|联系方式", re.IGNORECASE)
+_EMAIL_NAME = re.compile(r"e?-?mail|邮箱|邮件", re.IGNORECASE)
+_DATE_NAME = re.compile(r"(?:^|_)date(?:$|_)|日期|_on$|(?<=[a-z])Date$", re.IGNORECASE)
+_RATE_NAME = re.compile(r"rate|percent|pct|discount|tax|vat|interest|share|ratio|率|比例|折扣|税|百分", re.IGNORECASE)
+_COUNT_NAME = re.compile(
+    r"quantity|qty|count|number_of|num_|days|months|years|nights|guests|数量|件数|人数|天数|月数|年数", re.IGNORECASE
+)
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+class Sort(Enum):
+    """What kind of value a field holds, as far as a source is searched for it."""
+
+    NUMBER = "number"
+    DATE = "date"
+    EMAIL = "email"
+    PHONE = "phone"
+    CODE = "code"
+    CHOICE = "choice"
+    BOOLEAN = "boolean"
+    TEXT = "text"
+
+
+_KINDS = {
+    Sort.NUMBER: {Kind.NUMBER},
+    Sort.DATE: {Kind.DATE},
+    Sort.EMAIL: {Kind.EMAIL},
+    Sort.PHONE: {Kind.PHONE, Kind.CODE},
+    Sort.CODE: {Kind.CODE, Kind.NUMBER, Kind.PHONE},
+    Sort.TEXT: {Kind.NAME},
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    path: Path
+    shape: Shape
+    value: Any
+    """ABSENT where the object has nothing there."""
+    sort: Sort
+    labels: tuple[Label, ...]
+    unit: str
+    """That the name or description says."""
+    role: Role | None = None
+    """Of a text."""
+
+    @property
+    def pointer(self) -> str:
+        return to_pointer(self.path)
+
+    @property
+    def name(self) -> str:
+        return str(self.path[-1]) if self.path else ""
+
+    def value_of(self, mention: Mention) -> Any:
+        """The mention as a value of this field; ABSENT where it is none."""
+        if mention.kind not in _KINDS.get(self.sort, ()):
+            return ABSENT
+        value: Any = mention.text
+        if self.sort is Sort.NUMBER:
+            assert mention.number is not None
+            value = plain_number(mention.number)
+            if isinstance(value, Decimal) or (
+                "integer" in self.shape.types and not isinstance(value, int) and "number" not in self.shape.types
+            ):
+                return ABSENT
+            if not self._measures(mention):
+                return ABSENT
+        elif self.sort is Sort.DATE:
+            value = mention.date
+        return value if value != "" and self.shape.accepts(value) else ABSENT
+
+    def _measures(self, mention: Mention) -> bool:
+        """Whether a number is of what the field measures, as far as both say what that is."""
+        if mention.unit in ("%", "‰"):
+            return self.unit == "%" or _RATE_NAME.search(self.name) is not None
+        mine, its = dimension_of(self.unit), dimension_of(mention.unit)
+        if mine is not None and (mention.currency or (its is not None and its[0] != mine[0])):
+            return False
+        return not (mention.currency and _COUNT_NAME.search(self.name))
+
+
+def fields(schema: Any, value: Any) -> list[Field]:
+    """Leaves of objects: those that are there, and those that are required and are not. Items of arrays are walked."""
+    shapes = Shapes(schema)
+    found: list[Field] = []
+    for field in _walk(shapes, shapes.of(schema), value, (), ("", "", "")):
+        found.append(field)
+        if len(found) > MAX_FIELDS:
+            break
+    return found
+
+
+def _walk(shapes: Shapes, shape: Shape, value: Any, path: Path, about: tuple[str, str, str]) -> Iterator[Field]:
+    if isinstance(value, dict):
+        properties, required = shape.properties, set(shape.required)
+        for name, schema in properties.items():
+            if name in value or name in required:
+                inner = shapes.of(schema)
+                said = (name, _text(inner, "title"), _text(inner, "description"))
+                yield from _walk(shapes, inner, value.get(name, ABSENT), (*path, name), said)
+        for name in value.keys() - properties.keys():
+            extra = shape.keywords.get("additionalProperties", True)
+            yield from _walk(shapes, shapes.of(extra), value[name], (*path, name), (name, "", ""))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _walk(shapes, shapes.of(shape.items(index)), item, (*path, index), about)
+    elif value is ABSENT and shape.types == {"object"}:
+        yield from _walk(shapes, shape, {}, path, about)
+    elif value is not ABSENT or not shape.types & {"object", "array"}:
+        sort = _sort(shape, value, about[0])
+        role = role_of(about[0], about[1]) if sort is Sort.TEXT else None
+        yield Field(path, shape, value, sort, labels(*about), unit_in(about[0]) or unit_in(about[2]), role)
+
+
+def _text(shape: Shape, keyword: str) -> str:
+    said = shape.keywords.get(keyword)
+    return said if isinstance(said, str) else ""
+
+
+def _sort(shape: Shape, value: Any, name: str) -> Sort:
+    if shape.enum is not None:
+        return Sort.CHOICE
+    if isinstance(value, bool) or shape.types == {"boolean"}:
+        return Sort.BOOLEAN
+    if is_number(value) or (shape.types <= {"number", "integer", "null"} and shape.is_typed):
+        return Sort.NUMBER
+    kind = shape.keywords.get("format")
+    if (
+        kind == "date"
+        or (isinstance(value, str) and _ISO.fullmatch(value))
+        or (kind is None and "pattern" not in shape.keywords and _DATE_NAME.search(name) and value is ABSENT)
+    ):
+        return Sort.DATE
+    if kind == "email" or _EMAIL_NAME.search(name):
+        return Sort.EMAIL
+    if _PHONE_NAME.search(name):
+        return Sort.PHONE
+    pattern = shape.keywords.get("pattern")
+    has_digits = isinstance(value, str) and any(map(str.isdigit, value)) and not re.search(r"\s.*\s", value)
+    if _ID_NAME.search(name) or has_digits or (isinstance(pattern, str) and re.search(r"\\d|0-9", pattern)):
+        return Sort.CODE
+    return Sort.TEXT

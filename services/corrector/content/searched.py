@@ -1,0 +1,106 @@
+"""Values that are searched for in the source: numbers, dates, codes, addresses, names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rapidfuzz.distance import OSA
+
+from services.corrector.content.evidence import Link, Place, Source, Span, links
+from services.corrector.content.fields import Field, Sort
+from services.corrector.content.judgement import LIKELY, SURE, Judgement
+from services.corrector.proposals import ABSENT
+
+NEAR = 12
+"""How near a word must stand to what is put in a field's place."""
+SPECIFIC = frozenset({Sort.EMAIL, Sort.PHONE})
+"""Sorts of which a source rarely has one that belongs to nothing."""
+
+
+def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> None:
+    places = {known: source.places(known, wanted) for known in wanted}
+    linked = links(source, wanted, places)
+    stated = {known: source.stated(known) for known in wanted}
+    for known in wanted:
+        if known in linked and known.value is not ABSENT and linked[known].place.value == known.value:
+            found.confirm(known, linked[known].place.span)
+    _eliminate(wanted, places, stated, found)
+    for known in wanted:
+        link = linked.get(known)
+        if known in found.confirmed or link is None or link.place.span in found.claimed or link.gap > NEAR:
+            continue
+        if all(_owner(span, known, linked, found) is not known for span in stated[known]):
+            found.propose(known, link.place, "the source has another value beside the words for it", SURE)
+    _eliminate(wanted, places, stated, found)
+    proposed = {proposal.pointer for proposal in found.proposals}
+    for known in wanted:
+        if known not in found.confirmed and known.pointer not in proposed:
+            _judge_open(known, places[known], stated[known], found)
+
+
+def _eliminate(
+    wanted: list[Field], places: dict[Field, list[Place]], stated: dict[Field, list[Span]], found: Judgement
+) -> None:
+    """Confirm what is the only value left that a field can have, until nothing more follows."""
+    settled = found.filled.union(proposal.pointer for proposal in found.proposals)
+    changed = True
+    while changed:
+        changed = False
+        for known in wanted:
+            if known in found.confirmed or not stated[known] or known.pointer in settled:
+                continue
+            free = [span for span in stated[known] if found.claimed.get(span, known) is known]
+            left = {_key(place.value) for place in places[known] if found.claimed.get(place.span, known) is known}
+            if free and left <= {_key(known.value)} and _could_be_told(known, wanted, found):
+                found.confirm(known, free[0])
+                changed = True
+
+
+def _could_be_told(known: Field, wanted: list[Field], found: Judgement) -> bool:
+    """Whether a text would be missed if it stood in another field's place: nothing marks where a text ends."""
+    if known.sort is not Sort.TEXT:
+        return True
+    return all(other is known or other.sort is not Sort.TEXT or other in found.confirmed for other in wanted)
+
+
+def _owner(span: Span, known: Field, linked: dict[Field, Link], found: Judgement) -> Field:
+    """Whose the place is: another field's that has it already or whose words point to it, else `known`'s."""
+    pointing = (other for other, link in linked.items() if link.place.span == span and other is not known)
+    return found.claimed.get(span) or next(pointing, known)
+
+
+def _judge_open(known: Field, places: list[Place], stated: list[Span], found: Judgement) -> None:
+    if known.value is None:
+        found.confirm(known)
+        return
+    free = {_key(place.value): place for place in places if place.span not in found.claimed}
+    if known.value is ABSENT:
+        if len(free) == 1:
+            [place] = free.values()
+            sure = (
+                SURE
+                if known.sort in SPECIFIC or (known.sort is Sort.CODE and "pattern" in known.shape.keywords)
+                else LIKELY
+            )
+            found.propose(known, place, "the only value in the source that is left for it", sure)
+        found.doubt(known.pointer, "it is missing, and the source does not say clearly what it is") if len(
+            free
+        ) != 1 else None
+        return
+    if stated:
+        found.doubt(known.pointer, "the source has this value, but nothing says that it belongs here")
+        return
+    near = [place for place in free.values() if _is_near(str(known.value), str(place.value))]
+    if len(near) == 1:
+        found.propose(known, near[0], "the source has it with a character or two different", SURE)
+    else:
+        found.doubt(known.pointer, "the source does not have this value")
+
+
+def _is_near(value: str, other: str) -> bool:
+    limit = 1 if len(value) < 8 else 2
+    return min(len(value), len(other)) >= 3 and OSA.distance(value, other, score_cutoff=limit) <= limit
+
+
+def _key(value: Any) -> str:
+    return f"{type(value).__name__ if isinstance(value, str) else 'number'}:{value}"
