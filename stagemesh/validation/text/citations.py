@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from stagemesh.validation.verdict import Issue
 
 MAX_KNOWN = 5_000
 MAX_SHAPES = 64
+"""Different forms of IDs, the most common ones."""
+MAX_SHAPE_CHARS = 64
 MAX_RANGE = 50
 _N = r"[0-9]{1,4}(?:\.[0-9]{1,3}){0,5}|[IVXLC]{1,8}\b"
 _JOIN = r"\s?(?:,|and|or|to|through|–|-|&)\s?(?:and\s|or\s)?"
@@ -26,11 +29,15 @@ _ENGLISH = re.compile(
     r"(?P<after>(?:\([a-z0-9]{1,4}\)){0,3}\s(?:of|in)\s(?:the|that|an?|its|such|[A-Z][A-Za-z]*)\b)?(?![A-Za-z])"
 )
 _OURS = re.compile(r"\s(?:of|in)\s(?:the|this)\s(?:present\s)?(?:agreement|contract|document|lease)\b", re.IGNORECASE)
-_CHINESE = re.compile(rf"(?P<law>[》法典例则定]?)第 ?(?P<n>[0-9０-９]{{1,4}}|[{NUMERALS}]{{1,12}}) ?条")
-_NOTE = re.compile(r"\[(?P<list>[0-9]{1,4}(?:\s?[,，–-]\s?[0-9]{1,4}){0,20})\](?![(\[:])")
+_ABBREVIATED = re.compile(r"\s(?:[A-Z]{2,}\b|U\.S\.)")
+"""Article 6 GDPR"""
+_NAMED_BEFORE = re.compile(r"\b[A-Z]{3,}\s$")
+_LAW_BEFORE = re.compile(r"(?:》|法|法典|条例|规则|办法|规定|细则|准则|解释)[^。；，,、]{0,8}$")
+_AND = re.compile(r"\s?(?:、|和|及|以及|与|或|或者|至|，|,)\s?(?:者)?")
+_CHINESE = re.compile(rf"第 ?(?P<n>[0-9０-９]{{1,4}}|[{NUMERALS}]{{1,12}}) ?条")
+_NOTE = re.compile(r"\[(?P<list>[0-9]{1,3}(?:\s?[,，–-]\s?[0-9]{1,3}){0,20})\](?![(\[:])")
 _ENTRY = re.compile(r"[ \t]*\[(?P<n>[0-9]{1,4})\]:?[ \t]+\S")
 _CODE = re.compile(r"`[^`]*+`")
-_TOKEN = re.compile(r"[A-Za-z0-9\u4e00-\u9fff](?:[A-Za-z0-9_/.\-\u4e00-\u9fff]{0,62}[A-Za-z0-9])?")
 
 Known = Callable[[str], Found]
 """What a reference set says about a text."""
@@ -48,7 +55,7 @@ class Citations:
         self._notes = bool(fields.get("notes", False))
         self._num_notes = int(fields.get("num_notes", 0))
         self._known = known
-        self._shapes = {shape for key in some_keys if (shape := shape_of(form_of(key)))} if known else set()
+        self._ids = _pattern(some_keys) if known else None
 
     def issues(self, lines: Sequence[Line], found: Sequence[Heading], pointer: str) -> list[Issue]:
         issues: list[Issue] = []
@@ -56,8 +63,8 @@ class Citations:
             issues += self._clause_issues(lines, found, pointer)
         if self._notes or self._num_notes:
             issues += self._note_issues(lines, pointer)
-        if self._known is not None:
-            issues += self._id_issues(lines, pointer)
+        if self._known is not None and self._ids is not None:
+            issues += self._id_issues(lines, pointer, self._known, self._ids)
         return issues
 
     def _clause_issues(self, lines: Sequence[Line], found: Sequence[Heading], pointer: str) -> list[Issue]:
@@ -99,20 +106,17 @@ class Citations:
                         return issues
         return issues
 
-    def _id_issues(self, lines: Sequence[Line], pointer: str) -> list[Issue]:
-        assert self._known is not None
+    def _id_issues(self, lines: Sequence[Line], pointer: str, known: Known, ids: re.Pattern[str]) -> list[Issue]:
         issues: list[Issue] = []
         seen: dict[str, Found] = {}
         for line in lines:
-            for match in _TOKEN.finditer(line.text):
+            for match in ids.finditer(line.text):
                 token = match[0]
-                if shape_of(form_of(token)) not in self._shapes:
-                    continue
                 if token not in seen:
                     if len(seen) == MAX_KNOWN:
                         message = f"more than {MAX_KNOWN} different IDs; those from here on were not compared"
                         return [*issues, issue_at(pointer, "rule.limit", line.number, message)]
-                    seen[token] = self._known(token)
+                    seen[token] = known(token)
                 near = seen[token].keys
                 if seen[token].match is not Match.EXACT:
                     hint = f"; {listed(near)} {'is' if len(near) == 1 else 'are'} near it" if near else ""
@@ -124,29 +128,51 @@ class Citations:
 
 
 def shape_of(key: str) -> str:
-    """The form of an ID, runs shortened: `INV-2024-0017` → `A-0-0`; empty for what has no digit."""
-    shape = re.sub(r"[A-Za-z]+", "A", re.sub(r"[0-9]+", "0", key.replace("A", "B")))
-    return shape if "0" in shape and len(shape) <= MAX_SHAPES else ""
+    """The form of an ID, its runs as `A` and `0`: `INV-2024-0017` → `A-0-0`; empty for what has no digit."""
+    shape = re.sub(r"[0-9]+", "0", re.sub(r"[A-Za-z]+", "A", key))
+    return shape if "0" in shape and len(shape) <= MAX_SHAPE_CHARS else ""
+
+
+def _pattern(keys: Sequence[str]) -> re.Pattern[str] | None:
+    """What has the form of one of the keys; None where none of them has a digit."""
+    shapes = Counter(shape for key in keys if (shape := shape_of(form_of(key))))
+    runs = {"A": "[A-Za-z]++", "0": "[0-9]++"}
+    longest_first = sorted((shape for shape, _ in shapes.most_common(MAX_SHAPES)), key=len, reverse=True)
+    forms = ["".join(runs.get(char, re.escape(char)) for char in shape) for shape in longest_first]
+    return re.compile(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(forms)})(?![A-Za-z0-9_-])") if forms else None
 
 
 def _references(line: Line, begins_clause: bool) -> Iterator[tuple[str, str, str]]:
     """Kind, number and spelling of what a line refers to; the number that it begins with is its own."""
-    text = line.text
-    own = begins_clause
+    own_end = len(line.text) - len(line.text.lstrip(" \t\u3000#*_")) if begins_clause else -1
+    yield from _english_references(line.text, own_end)
+    yield from _chinese_references(line.text, own_end)
+
+
+def _english_references(text: str, own_end: int) -> Iterator[tuple[str, str, str]]:
     for match in _ENGLISH.finditer(text):
-        if own and not text[: match.start()].strip(" \t#*_"):
+        if match.start() == own_end or _NAMED_BEFORE.search(text[max(0, match.start() - 8) : match.start()]):
             continue
-        if match["after"] and not _OURS.match(text[match.end("list") :]):
+        rest = text[match.end("list") : match.end("list") + 60]
+        if (match["after"] and not _OURS.match(rest)) or _ABBREVIATED.match(rest):
             continue  # of another document
         kind = match["kind"].lower()
         for number in _listed(match["list"]):
             yield kind, number, f"{match['kind'].capitalize()} {number}"
+
+
+def _chinese_references(text: str, own_end: int) -> Iterator[tuple[str, str, str]]:
+    other_end = -1
     for match in _CHINESE.finditer(text):
-        if match["law"] or (own and not text[: match.start()].strip(" \t\u3000#*_")):
+        before = text[max(0, match.start() - 12) : match.start()]
+        goes_on = other_end >= 0 and _AND.fullmatch(text[other_end : match.start()])
+        if goes_on or _LAW_BEFORE.search(before):
+            other_end = match.end()  # of another law, and what is listed after it
             continue
+        other_end = -1
         digits = form_of(match["n"])
         value = int(digits) if digits.isdecimal() else chinese_number(match["n"])
-        if value is not None:
+        if match.start() != own_end and value is not None:
             yield "条", str(value), match[0]
 
 
@@ -169,7 +195,7 @@ def _listed(text: str) -> Iterator[str]:
 
 def _numbers(text: str) -> Iterator[int]:
     before = 0
-    for joint, digits in re.findall(r"([,，–-]?)\s?([0-9]{1,4})", text):
+    for joint, digits in re.findall(r"([,，–-]?)\s?([0-9]{1,3})", text):
         number = int(digits)
         if joint in {"–", "-"} and before:
             yield from range(before + 1, min(number, before + MAX_RANGE))

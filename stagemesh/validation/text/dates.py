@@ -12,6 +12,8 @@ from stagemesh.validation.text.lines import MAX_FOUND, Line, issue_at
 from stagemesh.validation.verdict import Issue
 
 LEAP_YEAR = 2024
+YEARS = range(1800, 2200)
+"""Of dates in digits with hyphens, dots or strokes, which other numbers have, too."""
 _MONTH = f"(?P<name>{'|'.join(f'{name}|{name[:3]}' for name in MONTHS)}|sept)\\.?"
 _NOT_BEFORE, _NOT_AFTER = r"(?<![\w./-])", r"(?![\w/-]|\.\d)"
 _NUMERIC = re.compile(
@@ -46,6 +48,8 @@ def date_issues(lines: Sequence[Line], pointer: str) -> list[Issue]:
 def _wrong(text: str) -> Iterator[tuple[str, str]]:
     for match in (*_NUMERIC.finditer(text), *_TIMED.finditer(text)):
         month = int(match["m"])
+        if int(match["y"]) not in YEARS:
+            continue  # rather another number with hyphens
         if match.groupdict().get("s") == "." and not 1 <= month <= 12:
             continue  # rather the number of a version
         yield from _checked(
@@ -62,6 +66,8 @@ def _wrong(text: str) -> Iterator[tuple[str, str]]:
     for match in (*_DAY_FIRST.finditer(text), *_MONTH_FIRST.finditer(text)):
         if match["name"].lower() == "may" and match["name"][0] == "m":
             continue  # rather the verb
+        if not match["y"] and not 1 <= int(match["d"]) <= 31:
+            continue  # In May 35 people …
         month = 1 + next(i for i, name in enumerate(MONTHS) if name.startswith(match["name"].lower()[:3]))
         yield from _checked(match[0], int(match["y"]) if match["y"] else None, month, int(match["d"]))
 

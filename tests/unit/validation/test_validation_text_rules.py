@@ -24,6 +24,16 @@ def issues(text: str, **fields: Any) -> tuple[Issue, ...]:
 
 
 CLEAN = [
+    "Section 1.1 Goods\nSection 1.2 Services\n第2.1条 价格\n第2.2条 期限",
+    "Specification:\n1.5 GB memory\n2.0 GHz clock\n0.5 MB cache",
+    "CAS 7732-18-5 and 1234-56-78; 35 May; In May 35 people came.",
+    "Growth of three point five (3.5) and twenty twenty-five (2025); phase nine eleven (911).",
+    "人民币（大写）壹万贰仟元整，（小写）¥12,000.00元。小写：¥300.50 大写：人民币叁佰元伍角整。",
+    "违约金为百分之十五（15%），三十（30）日内支付，宽限叁拾天（30天）。",
+    "第一条 依据\n第二条 适用《民法典》第五百条、第五百零一条和第五百零二条，以及该条例第三条。\n"
+    "第三条 见第一条、第二条。",
+    "Article 1 Scope\nUnder GDPR Article 6, Article 83 GDPR and Section 230 U.S.C., subject to Article 1.",
+    "Case [2024] EWCA Civ 1; 国发[2024]3号。",
     "Article 12 Payment\nThe price is due.\n\nArticle 13 Delivery\nSee Article 12.\n"
     "Section 1. Place\nSection 2. Time\nArticle 14\nSection 1. Risk",
     "1. Scope\n1.1 Goods\n1.2 Services\n1.2.1 Support\n1.2.2 Training\n"
@@ -98,6 +108,14 @@ def test_a_clean_text_has_no_issue(text: str) -> None:
         ("Article 1 Scope\nSee Article 14.", ["citation.clause"]),
         ("第一条 目的\n按第十四条执行", ["citation.clause"]),
         ("1. Scope\n1.1 Goods\nSee Section 1.7.", ["citation.clause"]),
+        ("Section 1.1 Goods\nSection 1.4 Services", ["clause.number"]),
+        ("第2.1条 价格\n第2.3条 期限", ["clause.number"]),
+        ("人民币（大写）壹万贰仟元整，（小写）¥12,500.00元", ["amount.words"]),
+        ("小写：¥300.00 大写：人民币叁佰元伍角整", ["amount.words"]),
+        ("百分之十五（50%）", ["amount.words"]),
+        ("三十（13）日内", ["amount.words"]),
+        ("叁拾天（13天）", ["amount.words"]),
+        ("第一条 依据\n见《民法典》第五百条。按第九条办理。", ["citation.clause"]),
         ("As shown [3].\n\n[1] Smith\n[2] Jones", ["citation.note"]),
     ],
 )
@@ -129,6 +147,8 @@ def test_citations_are_held_against_given_clauses_notes_and_ids() -> None:
     found = issues("See DOC-2024-001, DOC-2024-018 and plain words, 2024.", citations=ids)
     assert [issue.rule for issue in found] == ["citation.id"]
     assert "DOC-2024-017" in found[0].message
+    ids = {"ids": {"keys": ["合同2024第7号", "X1"]}}
+    assert [issue.rule for issue in issues("按合同2024第9号与合同2024第7号、X1。", citations=ids)] == ["citation.id"]
 
 
 @pytest.mark.parametrize(
