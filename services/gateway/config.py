@@ -82,6 +82,13 @@ class GatewayConfig(Section):
 
     guards: GuardsConfig = GuardsConfig()
     """When requests are refused or deferred for their rate, for the engines' utilization or for hot devices."""
+    max_hints: int = Field(default=32, ge=0)
+    """Prompts that are computed ahead of their requests at once (`Hint`); 0: none."""
+    max_hints_per_tenant: int = Field(default=4, ge=0)
+    """Of one tenant."""
+    hint_timeout_s: float = Field(default=30.0, gt=0)
+    """After which a hint is given up."""
+
     tokenizer_timeout_s: float = Field(default=2.0, gt=0)
     """Budget of one call to the tokenizer."""
     tokenizer_wait_s: float = Field(default=15.0, gt=0)

@@ -10,18 +10,19 @@ from dataclasses import dataclass
 
 from services.gateway import metrics
 from services.gateway.acceptance import Acceptance
-from services.gateway.adapters import AdapterPermits
+from services.gateway.adapters import AdapterPermits, unknown_model
 from services.gateway.config import GatewayConfig
 from services.gateway.event_store import EventStore
 from services.gateway.follow import Follower
-from services.gateway.job import resume_job
+from services.gateway.hints import Hints
+from services.gateway.job import Job, make_job, resume_job
 from services.gateway.ledger import Claim, Entry, Ledger
 from services.gateway.rates.rate import RateState
 from services.gateway.requests import Requests
 from services.gateway.runner import Runner
 from services.gateway.running import RunningRequest
 from services.gateway.tenants import Tenant, Tenants
-from services.gateway.work import Delivered
+from services.gateway.work import Delivered, Work
 from services.gateway.workbench import Workbench
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
@@ -80,6 +81,7 @@ class Gateway:
         self._workbench = Workbench(identity, runner, self._requests, events)
         self._permits = permits
         self._acceptance = Acceptance(mesh, config, runner, self._requests, self._workbench, permits)
+        self._hints = Hints(runner.peers, config, self._hinted_work)
         self._draining = False
         self._started_s = int(time.time())
 
@@ -101,10 +103,19 @@ class Gateway:
         try:
             if self._draining:
                 raise Unavailable("DRAINING", "this gateway is about to stop; call again", retry_after_ms=500)
+            self._hints.supersede(tenant.tenant_id, request)
             return await self._acceptance.accept(tenant, request, deadline)
         except StagemeshError as error:
             metrics.REFUSED.labels(error.reason).inc()
             raise
+
+    async def hint(self, tenant: Tenant, request: gateway_pb2.InferenceRequest) -> bool:
+        """Compute a prompt ahead of its request; whether that was begun. Raises what `submit` would for the request."""
+        job = make_job(tenant.tenant_id, request, self._mesh, self._config)
+        if job.adapter and not await self._permits.allows(tenant.tenant_id, job.adapter):
+            raise unknown_model(request.model)
+        self._runner.modes.choose_by_rule(job)
+        return not self._draining and self._hints.offer(job)
 
     async def watch(self, tenant: Tenant, request_id: str, after_seq: int = 0) -> AsyncGenerator[gateway_pb2.Event]:
         """Events with a greater seq of a running, deferred or ended request. Raises NotFound."""
@@ -218,6 +229,7 @@ class Gateway:
         """Finish what runs, within the grace; what is left goes to other gateways."""
         self._draining = True
         await self._acceptance.drain()
+        await self._hints.close()
         await self._workbench.drain(grace_s)
         await self._requests.close()
         for tenant_id, request_id in self._workbench.left:
@@ -255,6 +267,11 @@ class Gateway:
             return common_pb2.OUTCOME_UNSPECIFIED
         finally:
             running.cancel()
+
+    def _hinted_work(self, job: Job) -> Work:
+        running = RunningRequest(job.tenant_id, job.request_id)
+        deadline = Deadline.after(self._config.hint_timeout_s)
+        return self._workbench.new_work(job, running, deadline, time.monotonic(), Delivered())
 
     def _model_info(self, name: str) -> ModelInfo:
         description = self._runner.peers.engines.describe(name)

@@ -47,6 +47,7 @@ EVENTS_LOST = Counter("stagemesh_resumable_events_lost_total", "Events of resuma
 
 MODES_BY_RULE = Counter("stagemesh_modes_by_rule_total", "Requests whose mode a rule chose", ["mode"])
 MODES_LIMITED = Counter("stagemesh_precise_limited_total", "Requests for precise that ran in standard by the limit")
+HINTS = Counter("stagemesh_hints_total", "Prompts sent ahead of their requests, by fate", ["fate"])
 ALERTS = Counter("stagemesh_alerts_total", "Alerts by fate", ["name", "fate"])
 COST_UNITS = Counter("stagemesh_cost_units_total", "Cost units spent", ["mode"])
 EFFECTIVE_TOKENS = Counter(

@@ -14,6 +14,7 @@ from services.gateway.store import GuardedLedger
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.runtime import precise_limit
 from stagemesh.runtime.errors import Unavailable
+from stagemesh.runtime.precision_mode import mode_name
 from stagemesh.runtime.redis_client import Redis
 
 PRECISE, STANDARD = common_pb2.PRECISION_MODE_PRECISE, common_pb2.PRECISION_MODE_STANDARD
@@ -38,12 +39,17 @@ class Modes:
         if asked == PRECISE:
             return await self._within_limit(job)
         await self._interrupt(job)
-        if not asked:
-            chosen = mode_by_rule(job.request, job.route_name, self._config.rules, lambda mode: self._holds(job, mode))
-            if chosen:
-                job.request.policy.precision_mode = chosen
-                metrics.MODES_BY_RULE.labels(common_pb2.PrecisionMode.Name(chosen)).inc()
+        if self.choose_by_rule(job):
+            metrics.MODES_BY_RULE.labels(mode_name(job.request.policy.precision_mode)).inc()
         return job
+
+    def choose_by_rule(self, job: Job) -> bool:
+        """Fill in the mode of a job whose caller names none; whether a rule applied."""
+        if job.request.policy.precision_mode:
+            return False
+        chosen = mode_by_rule(job.request, job.route_name, self._config.rules, lambda mode: self._holds(job, mode))
+        job.request.policy.precision_mode = chosen
+        return bool(chosen)
 
     async def _within_limit(self, job: Job) -> Job:
         most = self._config.max_precise_in_a_row

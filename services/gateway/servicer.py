@@ -88,6 +88,11 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         outcome = await self._gateway.cancel(tenant, _request_id(request.request_id))
         return gateway_pb2.CancelResponse(outcome=outcome)
 
+    async def Hint(self, request: gateway_pb2.HintRequest, grpc_context: Context) -> gateway_pb2.HintResponse:
+        tenant = await self._tenant(grpc_context)
+        inference = _with_mode(request.request, grpc_context)
+        return gateway_pb2.HintResponse(accepted=await self._gateway.hint(tenant, inference))
+
     async def _deferred_run(self, kind: str, request_id: str, grpc_context: Context) -> gateway_pb2.CompleteResponse:
         """A worker's call: it acts for the tenant in its metadata, by the mesh token."""
         metadata = metadata_of(grpc_context)

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from services.gateway.config import GatewayConfig
 from services.gateway.http import models, stored
+from services.gateway.http.body import read_object
 from services.gateway.http.boundary import Boundary, Json, no_route
 from services.gateway.http.caller import check_request_id, read_caller
 from services.gateway.http.chat_request import read_chat
@@ -35,6 +36,7 @@ def build_app(gateway: Gateway, config: GatewayConfig, gate: Gate) -> Starlette:
         routes=[
             Route("/v1/chat/completions", Generation(gateway, config, gate, read_chat), methods=["POST"]),
             Route("/v1/completions", Generation(gateway, config, gate, read_completion), methods=["POST"]),
+            Route("/v1/hints", views.hint, methods=["POST"]),
             Route("/v1/models", views.list_models, methods=["GET"]),
             Route("/v1/models/{name:path}", views.get_model, methods=["GET"]),
             Route("/v1/requests/{request_id}", views.get_request, methods=["GET"]),
@@ -67,6 +69,15 @@ class Views:
         tenant = await self._authenticate(request)
         adapters = await self._gateway.list_adapters(tenant)
         return Json(models.find_object(self._gateway.list_models(), adapters, request.path_params["name"]))
+
+    async def hint(self, request: Request) -> Response:
+        """The body of a chat request that will come: its prompt is computed ahead."""
+        tenant = await self._authenticate(request)
+        caller = read_caller(request.headers, self._config.max_timeout_s)
+        with self._gate.entered():
+            order = read_chat(await read_object(request, self._config.max_request_bytes), caller)
+            accepted = await self._gateway.hint(tenant, order.requests[0])
+        return Json({"object": "hint", "accepted": accepted}, 202)
 
     async def get_request(self, request: Request) -> Response:
         tenant = await self._authenticate(request)

@@ -66,6 +66,10 @@ class Gateway(Protocol):
         """Accept a request, or attach to the one with the same ID. Raises StagemeshError."""
         ...
 
+    async def hint(self, tenant: Tenant, request: gateway_pb2.InferenceRequest) -> bool:
+        """Compute a prompt ahead of its request; False where too many are. Raises StagemeshError."""
+        ...
+
     async def lookup(self, tenant: Tenant, request_id: str) -> gateway_pb2.Final | None:
         """The stored outcome; None while there is none yet. Raises NotFound for an unknown ID."""
         ...

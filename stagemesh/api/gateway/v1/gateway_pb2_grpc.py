@@ -56,6 +56,11 @@ class GatewayServiceStub:
                 request_serializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.CancelRequest.SerializeToString,
                 response_deserializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.CancelResponse.FromString,
                 _registered_method=True)
+        self.Hint = channel.unary_unary(
+                '/stagemesh.api.gateway.v1.GatewayService/Hint',
+                request_serializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.HintRequest.SerializeToString,
+                response_deserializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.HintResponse.FromString,
+                _registered_method=True)
 
 
 class GatewayServiceServicer:
@@ -90,6 +95,14 @@ class GatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Hint(self, request, context):
+        """The prompt so far, while its user still types: its KV is computed ahead, so that the request's first token comes
+        sooner. Of each user and session there is one hint at a time; a newer one, or the request, takes its place.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -112,6 +125,11 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.CancelRequest.FromString,
                     response_serializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.CancelResponse.SerializeToString,
+            ),
+            'Hint': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hint,
+                    request_deserializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.HintRequest.FromString,
+                    response_serializer=stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.HintResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -224,6 +242,33 @@ class GatewayService:
             '/stagemesh.api.gateway.v1.GatewayService/Cancel',
             stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.CancelRequest.SerializeToString,
             stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.CancelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Hint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stagemesh.api.gateway.v1.GatewayService/Hint',
+            stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.HintRequest.SerializeToString,
+            stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2.HintResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,6 +25,10 @@ class GatewayServiceStub:
     Watch: _aio.UnaryStreamMultiCallable[_gateway_pb2.WatchRequest, _gateway_pb2.WatchResponse]
     """Follows a running or deferred request, or gives the stored outcome of an ended one."""
     Cancel: _aio.UnaryUnaryMultiCallable[_gateway_pb2.CancelRequest, _gateway_pb2.CancelResponse]
+    Hint: _aio.UnaryUnaryMultiCallable[_gateway_pb2.HintRequest, _gateway_pb2.HintResponse]
+    """The prompt so far, while its user still types: its KV is computed ahead, so that the request's first token comes
+    sooner. Of each user and session there is one hint at a time; a newer one, or the request, takes its place.
+    """
 
 class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
     """The public service. Metadata: `authorization: Bearer <key>` (or `x-api-key`), optionally `x-tenant-id`
@@ -61,5 +65,15 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _gateway_pb2.CancelRequest,
         context: _aio.ServicerContext[_gateway_pb2.CancelRequest, _abc.Awaitable[_gateway_pb2.CancelResponse]],
     ) -> _abc.Awaitable[_gateway_pb2.CancelResponse]: ...
+
+    @_abc_1.abstractmethod
+    def Hint(
+        self,
+        request: _gateway_pb2.HintRequest,
+        context: _aio.ServicerContext[_gateway_pb2.HintRequest, _abc.Awaitable[_gateway_pb2.HintResponse]],
+    ) -> _abc.Awaitable[_gateway_pb2.HintResponse]:
+        """The prompt so far, while its user still types: its KV is computed ahead, so that the request's first token comes
+        sooner. Of each user and session there is one hint at a time; a newer one, or the request, takes its place.
+        """
 
 def add_GatewayServiceServicer_to_server(servicer: GatewayServiceServicer, server: _aio.Server) -> None: ...
