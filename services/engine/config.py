@@ -136,6 +136,17 @@ class AdaptersConfig(Section):
     """How long a replaced generation still serves requests that were prepared for it."""
 
 
+class IdleConfig(Section):
+    """After sustained low load, steps of a few tokens run on one thread; the next larger one on all of them again."""
+
+    enabled: bool = True
+    """Native kernels only."""
+    after_s: float = Field(default=30.0, gt=0)
+    """For how long the load must have been low."""
+    max_utilization: float = Field(default=0.1, ge=0, le=1)
+    """Part of the time that steps take, up to which the load is low."""
+
+
 class EngineConfig(Section):
     """One engine process serves one model."""
 
@@ -198,6 +209,7 @@ class EngineConfig(Section):
     """Every how many decode steps the parts of the step are timed."""
     max_output_tokens: PositiveInt | None = None
     """Upper bound of `max_tokens`, and its default; otherwise the context sets it."""
+    idle: IdleConfig = IdleConfig()
     constraint: ConstraintConfig = ConstraintConfig()
     score: ScoreConfig = ScoreConfig()
     adapters: AdaptersConfig = AdaptersConfig()

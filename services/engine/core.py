@@ -24,6 +24,7 @@ from services.engine.mask_thread import MaskThread
 from services.engine.runner import Runner
 from services.engine.sampler import Draw, Sampled, sampling_failed
 from services.engine.scheduler import Scheduler, WorkItem
+from services.engine.scheduling.idle_mode import IdleMode
 from services.engine.scheduling.page_watermark import PageWatermark
 from services.engine.scheduling.policy import Policy, PolicyLimits
 from services.engine.sequence import Sequence, State
@@ -92,6 +93,7 @@ class EngineCore:
         self._num_steps = 0
         self._num_drafted = self._num_accepted = 0
         self._is_stalled = False
+        self.idle: IdleMode | None = None
 
     def has_work(self) -> bool:
         return bool(self._sequences)
@@ -168,8 +170,12 @@ class EngineCore:
         items = self._scheduler.plan(self._chunk_size)
         self._is_stalled = not items
         if items:
+            if self.idle is not None:
+                self.idle.before_step(started_s, sum(item.num_tokens for item in items))
             self._execute(items, started_s)
             self._num_steps += 1
+            if self.idle is not None:
+                self.idle.after_step(started_s, time.monotonic())
         if self.stored is not None:
             self.stored.saves.spill()
         self._runner.zero(self._blocks.take_pages_to_clear(CLEARED_PER_STEP))
@@ -188,6 +194,8 @@ class EngineCore:
             draft_tokens=self._num_drafted,
             accepted_tokens=self._num_accepted,
             seconds_per_place=self._wait.seconds(1),
+            threads=0 if self.idle is None else self.idle.threads,
+            is_idle=self.idle is not None and self.idle.is_idle,
         )
 
     def sequences(self) -> Seq[Sequence]:

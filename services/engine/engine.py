@@ -25,11 +25,13 @@ from services.engine.kernels.native.page_io import PageIo
 from services.engine.kv.make_stored_kv import prefetch_job, stored_kv_maker
 from services.engine.make_drafting import make_drafting
 from services.engine.modes import HeldModes, Mode
+from services.engine.native_runner import NativeRunner
 from services.engine.page_table import Owner
 from services.engine.registry import Registry, RegistryLimits
 from services.engine.request import RequestLimits
 from services.engine.runner import AdapterSlots, Backend, Runner, Sizes
 from services.engine.sampling_params import SamplingParams
+from services.engine.scheduling.idle_mode import IdleLimits, IdleMode
 from services.engine.scheduling.policy import PolicyLimits
 from services.engine.scorer import Scorer
 from services.engine.sequence import Sequence
@@ -75,7 +77,7 @@ def load_model(files: ModelFiles, config: EngineConfig) -> LoadedModel:
     sizes = Sizes(
         context_length=context_length,
         num_pages=num_pages,
-        num_threads=num_physical_cores() if config.threads == "auto" else config.threads,
+        num_threads=num_threads_of(config),
         kv_dtype=config.kv_dtype,
     )
     backend = load_backend(files, model, config, sizes)
@@ -147,6 +149,7 @@ class Engine:
             stored_kv_maker(config.kv_store, model.identity, model.page_io, model.runner.zero, kv_url),
             make_healer(config.healing, model.runner),
         )
+        self.core.idle = idle_mode(config, model.runner)
         self._limits = RequestLimits(
             vocab_size=model.config.vocab_size,
             max_total_tokens=min(model.context_length, model.num_pages * PAGE_SIZE),
@@ -242,6 +245,19 @@ class Engine:
 
 def _post(loop: asyncio.AbstractEventLoop, take: Callable[[StepOutput], None], output: StepOutput) -> None:
     loop.call_soon_threadsafe(take, output)
+
+
+def idle_mode(config: EngineConfig, runner: Runner) -> IdleMode | None:
+    """None where it is off, or where there are no threads to spare."""
+    threads = num_threads_of(config)
+    if not config.idle.enabled or threads == 1 or not isinstance(runner, NativeRunner):
+        return None
+    limits = IdleLimits(after_s=config.idle.after_s, max_utilization=config.idle.max_utilization)
+    return IdleMode(limits, threads, runner.decoder.limit_threads, time.monotonic())
+
+
+def num_threads_of(config: EngineConfig) -> int:
+    return num_physical_cores() if config.threads == "auto" else config.threads
 
 
 def policy_limits(config: EngineConfig) -> PolicyLimits:

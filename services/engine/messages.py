@@ -98,6 +98,8 @@ def load_message(
         max_running=max_running,
         draining=draining,
         steps=load.steps,
+        threads=load.threads,
+        idle=load.is_idle,
         kv=None if kv is None else engine_pb2.KvStats(**vars(kv)),
         adapters=adapters,
         device_temperature_c=celsius,

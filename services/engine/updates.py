@@ -66,6 +66,9 @@ class Load:
     """Guesses computed since the start."""
     accepted_tokens: int = 0
     """Of which were right."""
+    threads: int = 0
+    """That compute, by idle mode; 0 where there is none."""
+    is_idle: bool = False
     seconds_per_place: float = 0.0
     """How long the first in the queue waits, estimated from how long sequences have run lately."""
 

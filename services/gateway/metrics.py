@@ -67,6 +67,8 @@ KV_LOAD = Histogram(
 ENGINE_KV = Gauge(
     "stagemesh_engine_kv", "An engine's KV pages beyond its pool: places and sums", ["instance", "name", "label"]
 )
+ENGINE_THREADS = Gauge("stagemesh_engine_threads", "Threads that an engine computes with", ["instance"])
+ENGINE_IDLE = Gauge("stagemesh_engine_idle", "Whether an engine is in idle mode", ["instance"])
 KV_REPORTS = Counter("stagemesh_kv_reports_total", "Reports on the use of the cache by fate", ["fate"])
 CACHE_REQUESTS = Counter("stagemesh_cache_requests_total", "Requests by whether any KV was reused", ["scope", "result"])
 CACHE_HIT_RATIO_SESSION = Gauge(
@@ -140,7 +142,9 @@ def count_kv(kv: common_pb2.KvReport, *, is_session: bool) -> None:
 
 
 def show_engine(load: engine_pb2.WatchLoadResponse) -> None:
-    """Show what an engine says of the KV pages that it keeps beyond its pool."""
+    """Show how many threads an engine computes with, and what it says of the KV pages beyond its pool."""
+    ENGINE_THREADS.labels(load.instance).set(load.threads)
+    ENGINE_IDLE.labels(load.instance).set(load.idle)
     if not load.HasField("kv"):
         return
     for name in ("host_pages", "host_bytes", "queued_pages"):

@@ -85,6 +85,7 @@ SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "sm_stage_mlp": (c_int32, (c_void_p, c_int32, c_int32, POINTER(CBatch), c_void_p, c_void_p)),
     "sm_stage_head": (c_int32, (c_void_p, c_int32, c_int32, c_void_p, c_void_p)),
     "sm_decoder_step": (c_int32, (c_void_p, c_int32, POINTER(CBatch), c_void_p, c_void_p)),
+    "sm_limit_threads": (None, (c_void_p, c_int32)),
     "sm_read_pass": (c_size_t, (c_void_p, c_int32)),
     "sm_page_bytes": (c_size_t, (c_void_p, c_int32)),
     "sm_export_pages": (None, (c_void_p, c_void_p, c_int32, c_int32, c_void_p, c_void_p)),

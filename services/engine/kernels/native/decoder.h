@@ -45,6 +45,9 @@ class Decoder {
   void mlp_stage(int weights, int layer, const sm_batch& batch, const float* normed, float* x);
   void head_stage(int weights, int num_rows, const float* normed, float* logits);
 
+  // At most so many threads from the next step on; results do not depend on it.
+  void limit_threads(int most) { pool_.limit(most); }
+
   // Reads what a step of one row reads of the weights, on all threads; the number of bytes.
   size_t read_pass(int weights);
 

@@ -68,6 +68,7 @@ int32_t sm_decoder_set_adapter(sm_decoder* d, int32_t adapter, const sm_lora* pa
 int32_t sm_decoder_step(sm_decoder* d, int32_t weights, const sm_batch* batch, float* logits, double* seconds) {
   return status([&] { of(d).step(weights, *batch, logits, seconds); });
 }
+void sm_limit_threads(sm_decoder* d, int32_t most) { of(d).limit_threads(most); }
 size_t sm_read_pass(sm_decoder* d, int32_t weights) { return of(d).read_pass(weights); }
 
 int32_t sm_stage_embed(sm_decoder* d, int32_t weights, const sm_batch* batch, float* x) {

@@ -96,6 +96,8 @@ int32_t sm_decoder_set_adapter(sm_decoder*, int32_t adapter, const sm_lora* part
 /* logits: [num_samples, head rows]; seconds: [5] embed, attend, mlp, norm, sample are added to, or null.
  * Returns 0, or 1 when there is no memory for the step. */
 int32_t sm_decoder_step(sm_decoder*, int32_t weights, const sm_batch*, float* logits, double* seconds);
+/* At most so many threads (1 or more) from the next step on; not while a step runs. */
+void sm_limit_threads(sm_decoder*, int32_t most);
 /* Reads the weights as a step of one row does, without computing: its time is the floor of decoding. Returns bytes. */
 size_t sm_read_pass(sm_decoder*, int32_t weights);
 /* One stage of one layer on rows that the caller holds, for a replay that looks at each outcome. A step is: embed; in each

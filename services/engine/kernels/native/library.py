@@ -340,6 +340,10 @@ class Decoder:
             self._logits = np.empty(size, dtype=np.float32)
         return self._logits[:size].reshape(num_samples, self.head_rows)
 
+    def limit_threads(self, most: int) -> None:
+        """Use at most so many of the threads from the next step on; for the thread that runs the steps."""
+        self._c.sm_limit_threads(self.handle, most)
+
     def read_pass(self, weights: str | None = None) -> int:
         """Read what a step of one row reads of the weights, and compute nothing. Returns the number of bytes.
 

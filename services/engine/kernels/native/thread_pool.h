@@ -37,7 +37,8 @@ class ThreadPool {
   // Run `job(thread)` on as many threads as the budget allows, the caller being thread 0; returns when all are done.
   void run(const std::function<void(int)>& job) {
     const double start_s = now_s();
-    num_threads_ = budget_.threads(start_s);
+    const int allowed = budget_.threads(start_s);
+    num_threads_ = std::min(allowed, limit_);
     if (num_threads_ == 1) return job(0);
     job_ = &job;
     stalled_ns_ = 0;
@@ -45,8 +46,11 @@ class ThreadPool {
     job(0);
     barrier();
     const double end_s = now_s();
-    budget_.book(end_s - start_s, 1e-9 * double(stalled_ns_.load()), end_s);
+    if (num_threads_ == allowed) budget_.book(end_s - start_s, 1e-9 * double(stalled_ns_.load()), end_s);
   }
+
+  // At most so many threads from the next job on; the others stay parked. Between jobs only.
+  void limit(int most) { limit_ = std::max(1, most); }
 
   // Wait until every thread of the job has come here.
   void barrier() {
@@ -121,7 +125,7 @@ class ThreadPool {
   ThreadBudget budget_;
   std::vector<std::thread> workers_;
   std::atomic<bool> stop_{false};
-  int num_threads_ = 1;
+  int num_threads_ = 1, limit_ = kThreadMask;
   uint32_t num_jobs_ = 0;
   const std::function<void(int)>* job_ = nullptr;
   Signal job_signal_, phase_;

@@ -735,6 +735,8 @@ class WatchLoadResponse(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     KV_FIELD_NUMBER: _builtins.int
     ADAPTERS_FIELD_NUMBER: _builtins.int
+    THREADS_FIELD_NUMBER: _builtins.int
+    IDLE_FIELD_NUMBER: _builtins.int
     instance: _builtins.str
     generation: _builtins.int
     running: _builtins.int
@@ -749,6 +751,10 @@ class WatchLoadResponse(_message.Message):
     draining: _builtins.bool
     steps: _builtins.int
     """Steps done since the start; a stuck engine shows work and an unchanged number."""
+    threads: _builtins.int
+    """That compute at present; 0 where the engine does not say."""
+    idle: _builtins.bool
+    """Few of them, after sustained low load."""
     @_builtins.property
     def kv(self) -> Global___KvStats:
         """Absent where the engine keeps no pages beyond its pool."""
@@ -773,10 +779,12 @@ class WatchLoadResponse(_message.Message):
         steps: _builtins.int = ...,
         kv: Global___KvStats | None = ...,
         adapters: _abc.Iterable[Global___Adapter] | None = ...,
+        threads: _builtins.int = ...,
+        idle: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_device_temperature_c", b"_device_temperature_c", "device_temperature_c", b"device_temperature_c", "kv", b"kv"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_device_temperature_c", b"_device_temperature_c", "adapters", b"adapters", "device_temperature_c", b"device_temperature_c", "draining", b"draining", "generation", b"generation", "in_flight_tokens", b"in_flight_tokens", "instance", b"instance", "kv", b"kv", "max_running", b"max_running", "running", b"running", "steps", b"steps", "total_pages", b"total_pages", "used_pages", b"used_pages", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_device_temperature_c", b"_device_temperature_c", "adapters", b"adapters", "device_temperature_c", b"device_temperature_c", "draining", b"draining", "generation", b"generation", "idle", b"idle", "in_flight_tokens", b"in_flight_tokens", "instance", b"instance", "kv", b"kv", "max_running", b"max_running", "running", b"running", "steps", b"steps", "threads", b"threads", "total_pages", b"total_pages", "used_pages", b"used_pages", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__device_temperature_c: _TypeAlias = _typing.Literal["device_temperature_c"]  # noqa: Y015
     _WhichOneofArgType__device_temperature_c: _TypeAlias = _typing.Literal["_device_temperature_c", b"_device_temperature_c"]  # noqa: Y015
