@@ -44,9 +44,8 @@ def main() -> None:
         if came == "wrong-certain":
             wrong.append((case, repair))
     for case, repair in wrong[: given.show]:
-        print(
-            f"{case.kind}\n  {case.text}\n  {case.source}\n  became {repair.text}\n  is {json.dumps(case.truth, ensure_ascii=False)}"
-        )
+        print(f"{case.kind}\n  {case.text}\n  {case.source}")
+        print(f"  became {repair.text}\n  is {json.dumps(case.truth, ensure_ascii=False)}")
     summary = _summary(counts, times_ms)
     if given.json:
         print(json.dumps(summary))
