@@ -48,7 +48,7 @@ def amended(
 def _confirmed(changes: Sequence[Change], findings: Findings) -> Sequence[Change]:
     return [
         replace(change, confidence=max(change.confidence, CONFIRMED))
-        if change.pointer in findings.confirmed and change.applied
+        if (change.pointer in findings.confirmed or findings.settles_all) and change.applied
         else change
         for change in changes
     ]

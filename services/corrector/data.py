@@ -31,6 +31,7 @@ def findings_data(findings: Findings) -> dict[str, Any]:
         ],
         "doubts": [vars(doubt) for doubt in findings.doubts],
         "confirmed": list(findings.confirmed),
+        "settles_all": findings.settles_all,
     }
 
 
@@ -44,4 +45,5 @@ def findings_from(data: dict[str, Any]) -> Findings:
         ),
         doubts=tuple(Doubt(**doubt) for doubt in data["doubts"]),
         confirmed=tuple(data["confirmed"]),
+        settles_all=data["settles_all"],
     )

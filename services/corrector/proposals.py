@@ -52,6 +52,8 @@ class Findings:
     doubts: tuple[Doubt, ...] = ()
     confirmed: tuple[str, ...] = ()
     """Pointers whose present values are known to be right: earlier changes there count as certain."""
+    settles_all: bool = False
+    """Every value that the schema knows is confirmed or proposed on evidence: how the text was read matters no more."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,13 @@ from bisect import bisect_right
 from services.corrector.content.evidence import Source
 from services.corrector.content.fields import Field
 from services.corrector.content.judgement import LIKELY, SURE, Judgement
-from services.corrector.content.labels import occurrences
+from services.corrector.content.labels import SAME, occurrences
 from services.corrector.form.units import CURRENCIES
 from services.corrector.proposals import ABSENT, Proposal
 
 _CLAUSE = re.compile(r"[,.;!?，。；！？\n]|\bbut\b|但")
 _NEGATED = re.compile(
-    r"\b(?:not|no|non|without|never|neither|nor|none|false|cannot|un\w+able)\b|n't\b|\bnon-|不|未|无|没|非|否|免",
+    r"\b(?:not|no|non|without|never|neither|nor|none|false|cannot|outstanding|unpaid|overdue|pending|forbidden|prohibited|excluded|excluding|refused|denied|un\w+able)\b|n't\b|\bnon-|不|未|无|没|非|否|免|禁止|拒绝",
     re.IGNORECASE,
 )
 _UNSURE = re.compile(
@@ -59,14 +59,14 @@ def judge_boolean(known: Field, source: Source, found: Judgement) -> None:
     elif known.value is ABSENT:
         [holds] = told
         reason = "the source seems to say so"
-        found.proposals.append(Proposal(pointer=known.pointer, value=holds, reason=reason, confidence=LIKELY))
+        found.proposals.append(Proposal(pointer=known.pointer, value=holds, reason=reason, confidence=SURE))
     else:
         found.doubt(known.pointer, "the source seems to say the opposite")
 
 
 def _told_truths(known: Field, source: Source) -> set[bool | None]:
     """What the clauses that have the field's own words say of it; None among them where one leaves it open."""
-    own = [label for label in known.labels if not label.distance]
+    own = [label for label in known.labels if label.distance <= SAME]
     ends = [0, *(match.end() for match in _CLAUSE.finditer(source.text)), len(source.text) + 1]
     told: set[bool | None] = set()
     for start, end, _ in occurrences(own, source.lowered):

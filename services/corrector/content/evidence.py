@@ -24,6 +24,8 @@ AFTER = 6
 ROLE = 12
 """How far the look of a place counts as a word that speaks of it."""
 UNIT = 8
+COUNTED = frozenset("pcs pieces units boxes sets pairs packs cartons crates parcels items".split())  # noqa: SIM905
+MEASURES = tuple("个件台套箱盒份只支条双把张瓶袋包辆部块卷根")
 MARGIN = 4
 """By how much the nearest must be nearer than the next."""
 _SENTENCE = re.compile(r"[!?;\n。；！？]|\.(?=\s|$)")
@@ -166,10 +168,16 @@ class Source:
         return self._ends[bisect_left(self._ends, start) : bisect_left(self._ends, end)]
 
 
+Near = dict[Span, tuple[int, bool]]
+"""Place → how far it is from the field, and whether only its look says so."""
+
+
 @dataclass(frozen=True)
 class Link:
     place: Place
     gap: int
+    by_words: bool
+    """Words of the field stand there; else it is only what the place looks like."""
 
 
 def links(source: Source, wanted: Sequence[Field], places: dict[Field, list[Place]]) -> dict[Field, Link]:
@@ -190,12 +198,12 @@ def links(source: Source, wanted: Sequence[Field], places: dict[Field, list[Plac
     return linked
 
 
-def _gaps(source: Source, wanted: Sequence[Field], places: dict[Field, list[Place]]) -> dict[Field, dict[Span, int]]:
+def _gaps(source: Source, wanted: Sequence[Field], places: dict[Field, list[Place]]) -> dict[Field, Near]:
     own_labels = telling([known.labels for known in wanted])
-    gaps: dict[Field, dict[Span, int]] = {}
+    gaps: dict[Field, Near] = {}
     for known, own in zip(wanted, own_labels, strict=True):
         words = occurrences(own, source.lowered)
-        near: dict[Span, int] = {}
+        near: Near = {}
         for place in places[known]:
             direct = known.sort is Sort.TEXT
             found = [
@@ -203,9 +211,9 @@ def _gaps(source: Source, wanted: Sequence[Field], places: dict[Field, list[Plac
                 for start, end, distance in words
                 if (gap := source.gap((start, end), place.span, direct=direct)) is not None
             ]
-            found += _looks(source, known, place.span)
-            if found:
-                near[place.span] = min(found)
+            looks = _looks(source, known, place.span)
+            if found or looks:
+                near[place.span] = (min([*found, *looks]), not found or min(found) > min([*found, *looks]))
         gaps[known] = near
     return gaps
 
@@ -214,32 +222,40 @@ def _looks(source: Source, known: Field, span: Span) -> list[int]:
     """How far the place counts by what it looks like: its unit, or what stands around it."""
     if known.role is not None and source.shows(known.role, span):
         return [ROLE]
-    if known.unit and known.sort is Sort.NUMBER and _has_unit(source, span, known.unit):
-        return [UNIT]
+    if known.sort is Sort.NUMBER:
+        number = next((m for m in source.mentions if m.kind is Kind.NUMBER and (m.start, m.end) == span), None)
+        if number is not None and _is_unit_of(known, number):
+            return [UNIT]
     return []
 
 
-def _clear(gaps: dict[Field, dict[Span, int]], places: dict[Field, list[Place]]) -> dict[Field, Link]:
+def _is_unit_of(known: Field, number: Mention) -> bool:
+    """Whether a number's unit or currency is what the field's name asks for."""
+    if known.unit:
+        return number.unit == known.unit
+    if known.counts:
+        return number.unit[:1] in MEASURES or number.unit in COUNTED
+    return known.is_money and bool(number.currency)
+
+
+def _clear(gaps: dict[Field, Near], places: dict[Field, list[Place]]) -> dict[Field, Link]:
     clear: dict[Field, Link] = {}
     for known, near in gaps.items():
         values = {place.span: place.value for place in places[known]}
         best = _clear_minimum(near, values)
         if best is None:
             continue
-        rivals = [other[best] for field, other in gaps.items() if field is not known and best in other]
-        if not rivals or min(rivals) >= near[best] + MARGIN:
-            clear[known] = Link(Place(best, values[best]), near[best])
+        gap, is_look = near[best]
+        rivals = [other[best][0] for field, other in gaps.items() if field is not known and best in other]
+        if not rivals or min(rivals) >= gap + MARGIN:
+            clear[known] = Link(Place(best, values[best]), gap, by_words=not is_look)
     return clear
 
 
-def _clear_minimum(gaps: dict[Span, int], values: dict[Span, Any]) -> Span | None:
+def _clear_minimum(gaps: Near, values: dict[Span, Any]) -> Span | None:
     """The span with the smallest gap, where every other with another value is clearly farther."""
     if not gaps:
         return None
     best = min(gaps, key=lambda span: gaps[span])
-    others = [gap for span, gap in gaps.items() if values[span] != values[best]]
-    return best if not others or min(others) >= gaps[best] + MARGIN else None
-
-
-def _has_unit(source: Source, span: Span, unit: str) -> bool:
-    return any(m.kind is Kind.NUMBER and (m.start, m.end) == span and m.unit == unit for m in source.mentions)
+    others = [gap for span, (gap, _) in gaps.items() if values[span] != values[best]]
+    return best if not others or min(others) >= gaps[best][0] + MARGIN else None

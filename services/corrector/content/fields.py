@@ -31,6 +31,10 @@ _RATE_NAME = re.compile(r"rate|percent|pct|discount|tax|vat|interest|share|ratio
 _COUNT_NAME = re.compile(
     r"quantity|qty|count|number_of|num_|days|months|years|nights|guests|数量|件数|人数|天数|月数|年数", re.IGNORECASE
 )
+_QUANTITY_NAME = re.compile(r"quantity|qty|pieces|(?:^|_)units?$|数量|件数", re.IGNORECASE)
+_MONEY_NAME = re.compile(
+    r"price|amount|total|cost|fee|rent|salary|deposit|premium|budget|价|金额|费|租金|工资|押金|款$", re.IGNORECASE
+)
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -78,6 +82,15 @@ class Field:
     def name(self) -> str:
         return str(self.path[-1]) if self.path else ""
 
+    @property
+    def counts(self) -> bool:
+        """Its name says that things are counted."""
+        return _QUANTITY_NAME.search(self.name) is not None
+
+    @property
+    def is_money(self) -> bool:
+        return _MONEY_NAME.search(self.name) is not None
+
     def value_of(self, mention: Mention) -> Any:
         """The mention as a value of this field; ABSENT where it is none."""
         if mention.kind not in _KINDS.get(self.sort, ()):
@@ -115,6 +128,23 @@ def fields(schema: Any, value: Any) -> list[Field]:
         if len(found) > MAX_FIELDS:
             break
     return found
+
+
+def optional_missing(schema: Any, value: Any) -> bool:
+    """Whether the object, or one within it, lacks something that it may have but need not."""
+    shapes = Shapes(schema)
+
+    def lacks(shape: Shape, part: Any) -> bool:
+        if isinstance(part, list):
+            return any(lacks(shapes.of(shape.items(index)), item) for index, item in enumerate(part))
+        if not isinstance(part, dict):
+            return False
+        return any(
+            lacks(shapes.of(inner), part[name]) if name in part else name not in shape.required
+            for name, inner in shape.properties.items()
+        )
+
+    return lacks(shapes.of(schema), value)
 
 
 def _walk(shapes: Shapes, shape: Shape, value: Any, path: Path, about: tuple[str, str, str]) -> Iterator[Field]:
@@ -164,6 +194,7 @@ def _sort(shape: Shape, value: Any, name: str) -> Sort:
         return Sort.PHONE
     pattern = shape.keywords.get("pattern")
     has_digits = isinstance(value, str) and any(map(str.isdigit, value)) and not re.search(r"\s.*\s", value)
-    if _ID_NAME.search(name) or has_digits or (isinstance(pattern, str) and re.search(r"\\d|0-9", pattern)):
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    if _ID_NAME.search(spaced) or has_digits or (isinstance(pattern, str) and re.search(r"\\d|0-9", pattern)):
         return Sort.CODE
     return Sort.TEXT

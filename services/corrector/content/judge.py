@@ -10,8 +10,8 @@ from __future__ import annotations
 from services.corrector.content.arrays import array_of, judge_arrays
 from services.corrector.content.closed import judge_boolean, judge_choice
 from services.corrector.content.evidence import Source
-from services.corrector.content.fields import MAX_FIELDS, Sort, fields
-from services.corrector.content.judgement import Judgement
+from services.corrector.content.fields import MAX_FIELDS, Field, Sort, fields, optional_missing
+from services.corrector.content.judgement import SURE, Judgement
 from services.corrector.content.mentions import folded, mentions
 from services.corrector.content.searched import judge_searched
 from services.corrector.proposals import ABSENT, Doubt, Findings, Problem
@@ -39,4 +39,34 @@ def judge(problem: Problem) -> Findings:
         elif known.sort is Sort.BOOLEAN:
             judge_boolean(known, source, found)
     confirmed = tuple(known.pointer for known in every if known in found.confirmed)
-    return Findings(proposals=tuple(found.proposals), doubts=tuple(found.doubts), confirmed=confirmed)
+    return Findings(
+        proposals=tuple(found.proposals),
+        doubts=tuple(found.doubts),
+        confirmed=confirmed,
+        settles_all=_settles_all(problem, every, found),
+    )
+
+
+def _settles_all(problem: Problem, every: list[Field], found: Judgement) -> bool:
+    """Whether nothing is open, and nothing that the object may have beyond what it must is missing."""
+    proposed = {proposal.pointer for proposal in found.proposals if proposal.confidence >= SURE}
+    if _ends_within(problem, every, found):
+        return False
+    settled = all(known in found.confirmed or _is_within(known.pointer, proposed) for known in every)
+    return settled and not found.doubts and not optional_missing(problem.schema, problem.value)
+
+
+def _ends_within(problem: Problem, every: list[Field], found: Judgement) -> bool:
+    """Whether the text was cut within a text that goes on in the source: 杨志 of 杨志强."""
+    if problem.text.rstrip().endswith(("}", "]", "`")):
+        return False
+    own = [known for known in every if known.value is not ABSENT and known.pointer not in found.filled]
+    if not own or own[-1].sort is not Sort.TEXT:
+        return False
+    text = folded(problem.source)
+    spans = Source(text, []).find(str(own[-1].value))
+    return all(text[end : end + 1].isalnum() for _, end in spans)
+
+
+def _is_within(pointer: str, proposed: set[str]) -> bool:
+    return any(pointer == known or pointer.startswith(f"{known}/") for known in proposed)

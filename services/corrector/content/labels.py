@@ -139,9 +139,15 @@ def labels(name: str, title: str = "", description: str = "") -> tuple[Label, ..
 
 
 def telling(each: Sequence[tuple[Label, ...]]) -> list[tuple[Label, ...]]:
-    """Labels without those that several fields share, where a field has others of its own."""
-    shared = Counter(label.word for own in each for label in own)
-    return [tuple(label for label in own if shared[label.word] == 1) or own for own in each]
+    """Labels without those that are more another field's, or as much; a field that has no others keeps them."""
+    nearest: dict[str, int] = {}
+    for label in (label for own in each for label in own):
+        nearest[label.word] = min(label.distance, nearest.get(label.word, label.distance))
+    shared = Counter(label.word for own in each for label in own if label.distance == nearest[label.word])
+    return [
+        tuple(label for label in own if label.distance == nearest[label.word] and shared[label.word] == 1) or own
+        for own in each
+    ]
 
 
 def _of(text: str) -> Iterator[tuple[str, int]]:

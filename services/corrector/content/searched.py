@@ -27,7 +27,10 @@ def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> Non
     _eliminate(wanted, places, stated, found)
     for known in wanted:
         link = linked.get(known)
-        if known in found.confirmed or link is None or link.place.span in found.claimed or link.gap > NEAR:
+        if known in found.confirmed or link is None or link.place.span in found.claimed:
+            continue
+        is_exchange = any(other is not known and link.place.span in stated[other] for other in wanted)
+        if link.gap > NEAR or not (link.by_words or is_exchange):
             continue
         if all(_owner(span, known, linked, found) is not known for span in stated[known]):
             found.propose(known, link.place, "the source has another value beside the words for it", SURE)
