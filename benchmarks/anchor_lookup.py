@@ -101,7 +101,7 @@ def load(keys: Sequence[str], folder: Path, max_edits: int) -> tuple[Path, float
         for line in given.read_text(encoding="utf-8").splitlines():
             file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     asyncio.run(build(source, target, AnchorSetsConfig()))
-    AnchorIndex(target).lookup("x")
+    AnchorIndex.open(target).lookup("x")
     return target, time.perf_counter() - started_s
 
 
@@ -123,7 +123,7 @@ def measure_here(target: Path, keys_file: Path, lookups: int, busy: bool) -> dic
     clock_ns = time.thread_time_ns if busy else time.perf_counter_ns
     figures: dict[str, Any] = {}
     private_before_mb, _ = memory_mb()
-    one = AnchorIndex(target)
+    one = AnchorIndex.open(target)
     for kind in ("exact", "near", "unknown"):
         times = times_us(one, asked[kind], clock_ns)
         figures |= {
@@ -159,7 +159,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 def compare(target: Path, keys: Sequence[str], count: int) -> dict[str, Any]:
     """Answers of the index against those of a scan over all keys, and what the scan takes."""
     rng = random.Random(SEED + 2)
-    index, forms = AnchorIndex(target), [form_of(key) for key in keys]
+    index, forms = AnchorIndex.open(target), [form_of(key) for key in keys]
     wrong, spent_ms = 0, []
     for kind in ("exact", "near", "near2", "unknown"):
         for value in values(kind, keys, count, rng):

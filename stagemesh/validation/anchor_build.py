@@ -13,6 +13,7 @@ import resource
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stagemesh.validation.anchor_hashes import U64, all_hashes, signatures
-from stagemesh.validation.anchor_index import ALIGN, ARRAYS, MAGIC, aligned
+from stagemesh.validation.anchor_index import ALIGN, ARRAYS, MAGIC, AnchorIndex, IndexMeta, aligned
 from stagemesh.validation.forms import form_of
 
 CHUNK_CODES = 1 << 21
@@ -29,6 +30,15 @@ CHUNK_CODES = 1 << 21
 
 def build(keys: Sequence[str], path: Path, *, ignore_case: bool, max_edits: int) -> None:
     """Write the index of `keys`, which differ, to `path`, whole or not at all."""
+    _write(path, *_built(keys, ignore_case=ignore_case, max_edits=max_edits))
+
+
+def build_here(keys: Sequence[str], *, ignore_case: bool, max_edits: int) -> AnchorIndex:
+    """The index of `keys`, which differ, in memory."""
+    return AnchorIndex(*_built(keys, ignore_case=ignore_case, max_edits=max_edits))
+
+
+def _built(keys: Sequence[str], *, ignore_case: bool, max_edits: int) -> tuple[IndexMeta, dict[str, npt.NDArray[Any]]]:
     forms = [form_of(key) for key in keys]
     if ignore_case:
         forms = [form.casefold() for form in forms]
@@ -36,14 +46,7 @@ def build(keys: Sequence[str], path: Path, *, ignore_case: bool, max_edits: int)
     forms = [forms[number] for number in order]
     seed = secrets.randbits(63)
     arrays = {**_hashed(forms, seed), **_texts(forms, [keys[number] for number in order])}
-    meta = {
-        "keys": len(keys),
-        "ignore_case": ignore_case,
-        "max_edits": max_edits,
-        "seed": seed,
-        "sizes": {name: int(array.size) for name, array in arrays.items()},
-    }
-    _write(path, meta, arrays)
+    return IndexMeta(keys=len(keys), ignore_case=ignore_case, max_edits=max_edits, seed=seed), arrays
 
 
 def _hashed(forms: Sequence[str], seed: int) -> dict[str, npt.NDArray[Any]]:
@@ -106,9 +109,10 @@ def _packed(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[n
     return starts, np.frombuffer(b"".join(encoded), np.uint8)
 
 
-def _write(path: Path, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+def _write(path: Path, meta: IndexMeta, arrays: dict[str, npt.NDArray[Any]]) -> None:
     partial = path.with_suffix(".partial")
-    head = MAGIC + json.dumps(meta).encode() + b"\n"
+    sizes = {name: int(array.size) for name, array in arrays.items()}
+    head = MAGIC + json.dumps({**asdict(meta), "sizes": sizes}).encode() + b"\n"
     with partial.open("wb") as file:
         file.write(head.ljust(aligned(len(head)), b"\0"))
         for name, dtype in ARRAYS.items():

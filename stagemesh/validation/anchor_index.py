@@ -14,6 +14,7 @@ File: MAGIC, the sizes as JSON in a line, padding; then the arrays of ARRAYS, ea
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,27 +51,43 @@ ARRAYS: dict[str, np.dtype[Any]] = {
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-class AnchorIndex:
-    """A built index, mapped. Raises OSError or ValueError for what is none."""
+@dataclass(frozen=True, kw_only=True)
+class IndexMeta:
+    keys: int
+    ignore_case: bool
+    max_edits: int
+    seed: int
 
-    def __init__(self, path: Path) -> None:
+
+class AnchorIndex:
+    """Over the arrays of ARRAYS, in memory or in a mapped file."""
+
+    def __init__(self, meta: IndexMeta, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self._arrays = arrays
+        self._table: U64 = arrays["table"]
+        self._seed = meta.seed
+        self.num_keys, self.ignore_case, self.max_edits = meta.keys, meta.ignore_case, meta.max_edits
+
+    @classmethod
+    def open(cls, path: Path) -> AnchorIndex:
+        """A built index, mapped. Raises OSError or ValueError for what is none."""
         data: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, "r").view(np.ndarray)
         head = bytes(data[:MAX_HEAD_BYTES])
         if not head.startswith(MAGIC):
             raise ValueError(f"{path.name} is no anchor index")
         meta: dict[str, Any] = json.loads(head[len(MAGIC) :].split(b"\n", 1)[0])
+        sizes: dict[str, int] = meta.pop("sizes")
         at = aligned(head.index(b"\n", len(MAGIC)) + 1)
-        self._arrays: dict[str, npt.NDArray[Any]] = {}
+        arrays: dict[str, npt.NDArray[Any]] = {}
         for name, dtype in ARRAYS.items():
-            size = int(meta["sizes"][name]) * dtype.itemsize
-            self._arrays[name] = data[at : at + size].view(dtype)
+            size = sizes[name] * dtype.itemsize
+            arrays[name] = data[at : at + size].view(dtype)
             at = aligned(at + size)
-        self._table: U64 = self._arrays["table"]
-        self.num_keys = int(meta["keys"])
-        self.ignore_case = bool(meta["ignore_case"])
-        self.max_edits = int(meta["max_edits"])
-        self.num_bytes = int(data.size)
-        self._seed = int(meta["seed"])
+        return cls(IndexMeta(**meta), arrays)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(array.nbytes for array in self._arrays.values())
 
     def __len__(self) -> int:
         return self.num_keys

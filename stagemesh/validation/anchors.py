@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from stagemesh.validation.anchor_index import AnchorIndex
 
 MAX_POINTER_NAMES = 64
+MIN_INDEXED = 1_000
+"""Keys of a request from which on an index of them is built; fewer are compared one by one."""
 MAX_OPEN_BYTES = 320 << 20
 """Files of stored sets that a process keeps mapped together; at least the last one."""
 NEAR = "anchor.near"
@@ -180,7 +182,11 @@ def compile_keys(anchor: Anchor, field: str, limits: Limits) -> Keys:
         raise _invalid(f"{field}.keys", "give at least one key, none of them empty")
     if any(len(key) > limits.max_key_chars for key in anchor.keys):
         raise _invalid(f"{field}.keys", f"a key may have {limits.max_key_chars} characters")
-    return KeySet(anchor.keys, ignore_case=anchor.ignore_case)
+    if len(anchor.keys) < MIN_INDEXED or not all(map(form_of, anchor.keys)):
+        return KeySet(anchor.keys, ignore_case=anchor.ignore_case)
+    from stagemesh.validation.anchor_build import build_here  # numpy is only loaded where an index is used
+
+    return build_here(tuple(dict.fromkeys(anchor.keys)), ignore_case=anchor.ignore_case, max_edits=1)
 
 
 class StoredKeys:
@@ -207,10 +213,10 @@ _open: OrderedDict[str, AnchorIndex] = OrderedDict()
 
 def open_index(path: str) -> AnchorIndex:
     """A file of another generation has another name, so an open one never changes. Raises OSError."""
-    from stagemesh.validation.anchor_index import AnchorIndex  # numpy is only loaded where stored sets are used
+    from stagemesh.validation.anchor_index import AnchorIndex  # numpy is only loaded where an index is used
 
     if path not in _open:
-        _open[path] = AnchorIndex(Path(path))
+        _open[path] = AnchorIndex.open(Path(path))
         while len(_open) > 1 and sum(index.num_bytes for index in _open.values()) > MAX_OPEN_BYTES:
             _open.popitem(last=False)
     _open.move_to_end(path)

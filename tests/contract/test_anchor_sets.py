@@ -20,6 +20,7 @@ from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.corrector.v1 import corrector_pb2, corrector_pb2_grpc
 from stagemesh.api.validator.v1 import anchor_sets_pb2, anchor_sets_pb2_grpc, validator_pb2, validator_pb2_grpc
 from stagemesh.cli.client.anchor_sets import load
+from stagemesh.runtime.errors import from_rpc
 from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.validation.sets.config import AnchorSetsConfig
 
@@ -197,3 +198,22 @@ async def files(folder: Path, number: int) -> None:
 
 def found(folder: Path, pattern: str) -> int:
     return len(list(folder.rglob(pattern)))
+
+
+async def test_a_set_that_is_not_ready_yet_is_asked_for_again_and_never_half_used(url: str) -> None:
+    async with validator(url) as loader:
+        await store(loader)
+    reasons: set[str] = set()
+    async with validator(url, wait_ms=0.001) as channel, asyncio.timeout(60):
+        while (verdict := await verdict_or_reason(channel, reasons)) is None:
+            await asyncio.sleep(0.05)
+    assert verdict.valid
+    assert reasons <= {"ANCHORS_LOADING"}
+
+
+async def verdict_or_reason(channel: grpc.aio.Channel, reasons: set[str]) -> validator_pb2.Verdict | None:
+    try:
+        return await validate(channel, '{"sku":"A-1002"}')
+    except grpc.aio.AioRpcError as error:
+        reasons.add(from_rpc(error).reason)
+        return None

@@ -34,9 +34,14 @@ def validate(connection: Connection, request: quality_pb2.ValidateRequest) -> Ou
 def validate_here(request: quality_pb2.ValidateRequest) -> Outcome:
     """The verdict of this process's own sandbox. Raises CommandError for what cannot be enforced."""
     from stagemesh.runtime.errors import StagemeshError
-    from stagemesh.validation.checker import Checker, CheckerConfig
-    from stagemesh.validation.messages import constraint_of, demands_of, verdict_message
-    from stagemesh.validation.sandbox import Sandbox, SandboxConfig
+
+    try:
+        from stagemesh.validation.checker import Checker, CheckerConfig
+        from stagemesh.validation.messages import constraint_of, demands_of, verdict_message
+        from stagemesh.validation.sandbox import Sandbox, SandboxConfig
+    except ImportError as error:
+        message = f"--local needs `pip install 'stagemesh[validator]'`: {error}"
+        raise CommandError(message, Exit.USAGE) from None
 
     if any(anchor.set for anchor in request.anchors):
         raise CommandError("stored sets are the mesh's; with --local give files of keys", Exit.USAGE)

@@ -13,8 +13,9 @@ from rapidfuzz.distance import OSA
 from stagemesh.validation.anchor_build import build
 from stagemesh.validation.anchor_index import MAX_COMPARED, AnchorIndex
 from stagemesh.validation.anchor_match import MAX_NEAR, Found, Match, may_be_edited
-from stagemesh.validation.anchors import KeySet, open_index
+from stagemesh.validation.anchors import MIN_INDEXED, Anchor, KeySet, compile_keys, open_index
 from stagemesh.validation.forms import form_of
+from stagemesh.validation.limits import Limits
 
 Make = Callable[..., AnchorIndex]
 SMALL = st.text("ab1 -", min_size=1, max_size=7).filter(str.strip)
@@ -25,7 +26,7 @@ MIXED = st.text("aB１1张三 -é\U0002a6a5", min_size=1, max_size=6).filter(lam
 def make(tmp_path: Path) -> Make:
     def index(keys: Sequence[str], *, ignore_case: bool = False, max_edits: int = 1) -> AnchorIndex:
         build(list(dict.fromkeys(keys)), tmp_path / "set.idx", ignore_case=ignore_case, max_edits=max_edits)
-        return AnchorIndex(tmp_path / "set.idx")
+        return AnchorIndex.open(tmp_path / "set.idx")
 
     return index
 
@@ -104,3 +105,13 @@ def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"something else")
     with pytest.raises(ValueError, match="no anchor index"):
         open_index(str(tmp_path / "x"))
+
+
+def test_many_keys_of_a_request_are_indexed_and_say_the_same() -> None:
+    keys = tuple(f"K-{number:05}" for number in range(0, 10 * MIN_INDEXED, 10))
+    indexed = compile_keys(Anchor("/x", keys), "anchors[0]", Limits())
+    assert isinstance(indexed, AnchorIndex)
+    compared = KeySet(keys, ignore_case=False)
+    for value in ("K-00010", "K-0001", "K-00011", "k-00010", "K-001O0", "X"):
+        assert indexed.lookup(value).match is compared.lookup(value).match
+        assert set(indexed.lookup(value).keys) == set(compared.lookup(value).keys)
