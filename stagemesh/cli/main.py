@@ -30,6 +30,7 @@ COMMANDS = {
     "chaos": "Let something go wrong on purpose, and see that it heals.",
     "bench": "Measure how fast this machine serves the model.",
     "debug": "Take a session's last requests apart, stage by stage.",
+    "diagnose": "Say what is wrong: model, infrastructure or network.",
     "doctor": "Check this machine for what would go wrong.",
     "version": "Print the version.",
 }
