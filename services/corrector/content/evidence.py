@@ -23,7 +23,7 @@ AFTER = 6
 """How much further a word counts that stands behind what it speaks of, but for units."""
 ROLE = 12
 """How far the look of a place counts as a word that speaks of it."""
-UNIT = 8
+UNIT = 14
 COUNTED = frozenset("pcs pieces units boxes sets pairs packs cartons crates parcels items".split())  # noqa: SIM905
 MEASURES = tuple("个件台套箱盒份只支条双把张瓶袋包辆部块卷根")
 MARGIN = 4
