@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stagemesh.validation.anchor_hashes import U64, all_hashes, signatures
+from stagemesh.validation.anchor_hashes import MAX_CHARS, U64, all_hashes, signatures
 from stagemesh.validation.anchor_index import ALIGN, ARRAYS, MAGIC, AnchorIndex, IndexMeta, aligned
 from stagemesh.validation.forms import form_of
 
+MAX_EDITS = 2
 CHUNK_CODES = 1 << 21
 """Characters that are hashed at once."""
 
@@ -42,6 +43,8 @@ def _built(keys: Sequence[str], *, ignore_case: bool, max_edits: int) -> tuple[I
     forms = [form_of(key) for key in keys]
     if ignore_case:
         forms = [form.casefold() for form in forms]
+    if max(map(len, forms), default=0) > MAX_CHARS - MAX_EDITS:
+        raise ValueError(f"a key has more than {MAX_CHARS - MAX_EDITS} characters in its compatibility form")
     order = sorted(range(len(keys)), key=lambda number: len(forms[number]))
     forms = [forms[number] for number in order]
     seed = secrets.randbits(63)

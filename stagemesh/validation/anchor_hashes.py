@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 U64 = npt.NDArray[np.uint64]
-MAX_CHARS = 1_024
+MAX_CHARS = 20_000
+"""Of a form; a character may have up to 18 in compatibility form."""
 _R = 0x9E3779B97F4A7C15 | 1
 _R_INVERSE = pow(_R, -1, 1 << 64)
 _LENGTH_FACTOR = 0xD6E8FEB86659FD93
-_POWERS = np.array([pow(_R, exponent, 1 << 64) for exponent in range(MAX_CHARS + 1)], np.uint64)
+_POWERS = np.cumprod(np.array([1] + [_R] * MAX_CHARS, np.uint64), dtype=np.uint64)
 
 
 def codes_of(text: str) -> npt.NDArray[np.uint32]:

@@ -66,6 +66,7 @@ class AnchorIndex:
         self._arrays = arrays
         self._table: U64 = arrays["table"]
         self._seed = meta.seed
+        self._longest = int(arrays["lengths"][-1]) if meta.keys else 0
         self.num_keys, self.ignore_case, self.max_edits = meta.keys, meta.ignore_case, meta.max_edits
 
     @classmethod
@@ -94,14 +95,14 @@ class AnchorIndex:
 
     def lookup(self, value: str) -> Found:
         form = self._fold(form_of(value))
+        if len(form) > self._longest + self.max_edits:
+            return Found(Match.UNKNOWN)  # also what would be too long to be hashed
         codes = codes_of(form)
         hashes = deletion_hashes(codes, self._seed)
-        same = [number for number in self._under(hashes[:1], MAX_COMPARED) or () if self._form_at(number) == form]
-        if same:
-            keys = [self.key(number) for number in same[:MAX_NEAR]]
+        if same := self._same_form(form, hashes[:1]):
             wanted = self._fold(value)
-            exact = [key for key in keys if self._fold(key) == wanted]
-            return Found(Match.EXACT, (exact[0],)) if exact else Found.of(keys)
+            exact = next((key for key in map(self.key, same) if self._fold(key) == wanted), None)
+            return Found.of([self.key(n) for n in same[:MAX_NEAR]]) if exact is None else Found(Match.EXACT, (exact,))
         if not may_be_edited(form):
             return Found(Match.UNKNOWN)
         for edits in range(1, self.max_edits + 1):
@@ -128,6 +129,9 @@ class AnchorIndex:
         """At most that many keys, from all over the set."""
         step = -(-self.num_keys // count)
         return tuple(self.key(number) for number in range(0, self.num_keys, step))
+
+    def _same_form(self, form: str, hashes: U64) -> list[int]:
+        return [number for number in self._under(hashes, self.num_keys) or () if self._form_at(number) == form]
 
     def _under(self, hashes: U64, most: int) -> list[int] | None:
         """The keys under the hashes, each once; None where they are more than `most`."""

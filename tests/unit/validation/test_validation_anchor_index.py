@@ -115,3 +115,21 @@ def test_many_keys_of_a_request_are_indexed_and_say_the_same() -> None:
     for value in ("K-00010", "K-0001", "K-00011", "k-00010", "K-001O0", "X"):
         assert indexed.lookup(value).match is compared.lookup(value).match
         assert set(indexed.lookup(value).keys) == set(compared.lookup(value).keys)
+
+
+def test_a_value_of_any_length_is_looked_up(make: Make) -> None:
+    long_form = "\ufdfa" * 200  # 18 characters each in compatibility form
+    index = make(["ab", long_form, "x" * 256], max_edits=2)
+    assert index.lookup("y" * 1_000_000) == Found(Match.UNKNOWN)
+    assert index.lookup("x" * 258) == Found(Match.NEAR, ("x" * 256,))
+    assert index.lookup("x" * 259) == Found(Match.UNKNOWN)
+    assert index.lookup(long_form[:-1]) == Found(Match.UNKNOWN)
+    assert index.lookup(form_of(long_form)) == Found(Match.NEAR, (long_form,))
+    assert index.lookup("") == Found(Match.UNKNOWN)
+
+
+def test_of_many_keys_of_one_form_each_is_exact(make: Make) -> None:
+    keys = [f"a{' ' * number}b" for number in range(1, 60)]
+    index = make(keys)
+    assert all(index.lookup(key) == Found(Match.EXACT, (key,)) for key in keys)
+    assert len(index.lookup("a\u3000b").keys) == MAX_NEAR
