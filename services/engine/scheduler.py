@@ -23,9 +23,12 @@ from services.engine.kv.stored_kv import StoredKv
 from services.engine.scheduling.length_bucket import LONG, bucket_of
 from services.engine.scheduling.page_watermark import PageWatermark
 from services.engine.scheduling.policy import MAX_SKIPS, Policy, PolicyLimits
+from services.engine.scheduling.preemption import PageSeconds, Way, cheaper_way
 from services.engine.scoring import MAX_STEP_ROWS, MAX_TOGETHER
 from services.engine.sequence import MAX_DECODE_ROWS, Sequence, State
 
+COPY_S = 0.25
+"""For copying the pages of a sequence that gave way; megabytes take milliseconds."""
 MAX_LOOKAHEAD = 8
 """How far into the queue a sequence is looked for that fits where the first one does not."""
 
@@ -105,6 +108,10 @@ class Scheduler:
         self.restoring: list[Sequence] = []
         """They have pages and a place, and take part when what is stored of them has been loaded."""
         self.num_preemptions = 0
+        self.num_preemptions_by_host = 0
+        """Of which with pages that were to be kept in host memory."""
+        self._copying_until_s = 0.0
+        """Until then admission takes no pages back that wait to be copied; those that decode do."""
         self._num_scored = 0
         """Admitted sequences that are scored."""
 
@@ -253,9 +260,23 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
+        if self._stored is not None and self._way_back(self._stored, sequence) is Way.HOST:
+            self._stored.saves.keep_near(sequence)
+            sequence.kv.has_tried = False  # what was copied by then is loaded, if that is still the quicker way
+            self.num_preemptions_by_host += 1
+            self._copying_until_s = self.policy.now_s() + COPY_S
         self._blocks.release(sequence.table)
         self._wait_again(sequence)
         self.num_preemptions += 1
+
+    def _way_back(self, stored: StoredKv, sequence: Sequence) -> Way:
+        """How the pages of a sequence that gives way are to come back."""
+        if sequence.scoring is not None or not stored.saves.can_keep_near(sequence):
+            return Way.RECOMPUTE
+        num_pages = sequence.table.num_known
+        compute_s = self.policy.cost.prompt_s(num_pages * PAGE_SIZE, 0) / num_pages
+        seconds = PageSeconds(compute_s=compute_s, copy_s=stored.host_page_s())
+        return cheaper_way(num_pages, stored.saves.num_near(sequence), seconds)
 
     def _victim(self) -> Sequence:
         """The one that gives its pages back first."""
@@ -343,7 +364,8 @@ class Scheduler:
             return False
         leave = self.policy.watermark.pages_to_leave(bucket, self._num_admitted)
         while not (fits := self._blocks.can_allocate(sequence.table, sequence.tokens, leave)):
-            if not self._reclaim() and not (sequence.scoring is None and self._preempt_scored()):
+            is_copying = self.policy.now_s() < self._copying_until_s
+            if (is_copying or not self._reclaim()) and not (sequence.scoring is None and self._preempt_scored()):
                 break
         return fits
 

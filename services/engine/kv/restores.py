@@ -145,6 +145,8 @@ class Restores:
 
     def _account(self, sequence: Sequence, job: LoadJob, first: int) -> None:
         kv = sequence.kv
+        if sequence.admitted_s is not None:
+            return  # it gave way and goes on; what it reused is told of its first admission
         kv.host_tokens = _within(sequence.num_prompt, first, job.num_host)
         kv.store_tokens = _within(sequence.num_prompt, first + job.num_host, job.num_store)
         kv.load_s = job.seconds

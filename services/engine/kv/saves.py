@@ -84,6 +84,26 @@ class Saves:
             near = self._source.num_near([known.owner for known in pages], [known.digest for known in pages])
             self._hand_over(sequence, pages, near, stores=False)
 
+    def keep_near(self, sequence: EngineSequence) -> None:
+        """Have the pages of a sequence that gives way copied to host memory, if they are not there yet; where others
+        need the pages sooner, those not yet copied are lost, and computed again."""
+        if not self.can_keep_near(sequence):
+            return
+        pages = self._blocks.known_pages(sequence.table, sequence.tokens)
+        self._hand_over(sequence, pages, self._num_near(pages), stores=False)
+
+    def num_near(self, sequence: EngineSequence) -> int:
+        """How many leading pages of the sequence host memory has."""
+        return self._num_near(self._blocks.known_pages(sequence.table, sequence.tokens))
+
+    def can_keep_near(self, sequence: EngineSequence) -> bool:
+        """Whether the sequence has pages that could lie in host memory."""
+        table = sequence.table
+        return bool(sequence.owner.salt and table.num_known and not table.is_forgotten and self._source.host.max_bytes)
+
+    def _num_near(self, pages: Sequence[KnownPage]) -> int:
+        return self._source.num_near([known.owner for known in pages], [known.digest for known in pages])
+
     def copied(self, job: SaveJob) -> None:
         """The saver has copied the job's pages, or dropped it."""
         self._jobs.discard(job)

@@ -34,6 +34,10 @@ class StoredKv:
         """For any thread."""
         self._loader.prefetch(job)
 
+    def host_page_s(self) -> float:
+        """What a page takes from host memory, as it was measured lately."""
+        return self._loader.cost.host.seconds()
+
     def stats(self) -> KvStats:
         """For any thread."""
         host = self._loader.source.host.stats()

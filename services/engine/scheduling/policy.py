@@ -60,6 +60,9 @@ class Policy:
         """What the oldest prompt is behind its share."""
         self._oldest = ""
 
+    def now_s(self) -> float:
+        return self._clock()
+
     # --- who is next
 
     def arrived(self, sequence: Sequence, num_cached: int) -> None:

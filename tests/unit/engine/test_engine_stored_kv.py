@@ -501,3 +501,26 @@ def test_a_loader_that_does_not_come_back_holds_up_nobody_for_ever() -> None:
     assert kv.load_next()
     assert kv.core.load().used_pages == 0
     kv.core.check_integrity()
+
+
+def test_a_sequence_that_gives_way_finds_its_pages_in_host_memory_where_that_is_quicker() -> None:
+    prompts = {"old": [5] * 60, "young": [6] * 60}
+    computed = {}
+    for compute_s in (1.0, 1e-12):
+        kv = KvCore(10, host_bytes=10**6)
+        kv.core.policy.cost.prompt_s = lambda tokens, depth, token_s=compute_s: token_s * tokens  # type: ignore[method-assign,misc]
+        for name, prompt in prompts.items():
+            kv.core.add(leased(name, prompt, max_tokens=40, ttl_s=0))
+        results = Results()
+        while kv.core.has_work():
+            results.take(kv.core.step().updates)
+            while kv.save_next() or kv.load_next():
+                pass
+            kv.core.check_integrity()
+        results.take(kv.core.step().updates)
+        for name, prompt in prompts.items():
+            assert results.tokens[name] == greedy_answer(prompt, 40)
+            assert report(results, name)[0] == 0, "what was computed once is no hit"
+        assert kv.core.num_preemptions > 0
+        computed[compute_s] = kv.runner.num_tokens
+    assert computed[1.0] < computed[1e-12]
