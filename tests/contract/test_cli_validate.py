@@ -132,3 +132,17 @@ def test_keys_that_cannot_be_read_are_a_usage_error(tmp_path: Path, name: str, c
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(click.BadParameter):
         list(read_keys(tmp_path / name, column))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sku", '{"sku": "nothing like it"}'),
+        ("buyer.id", '{"sku": "", "buyer": {"id": "nothing like it"}}'),
+        ("items[].id", '{"sku": "", "items": [{"id": "nothing like it"}]}'),
+    ],
+)
+def test_a_member_may_be_named_without_a_pointer(schema: str, tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "keys.txt").write_text("A-1\nB-2\n", encoding="utf-8")
+    result = run("--local", "--schema", schema, "--anchors", f"{name}={tmp_path / 'keys.txt'}", "--json", text=text)
+    assert [error["rule"] for error in json.loads(result.stdout)["errors"]] == ["anchor.unknown"]

@@ -65,11 +65,13 @@ def read_rules(path: Path) -> quality_pb2.ValidateRequest:
 
 
 def _anchors(given: str) -> Iterator[common_pb2.Anchor]:
-    """`/pointer=FILE` with one key a line, `/pointer=@SET`, or a file for `read_anchors`."""
-    pointer, equals, source = given.partition("=")
-    if not equals or (pointer and not pointer.startswith("/")):
+    """`/pointer=FILE` with one key a line, `/pointer=@SET`, or a file for `read_anchors`; a member's name may stand for
+    its pointer: `sku`, `buyer.id`, `items[].sku`."""
+    name, equals, source = given.partition("=")
+    if not equals or Path(given).is_file():
         yield from read_anchors(Path(given))
         return
+    pointer = name if not name or name.startswith("/") else "/" + name.replace("[]", ".*").replace(".", "/")
     if source.startswith(OF_SET):
         yield common_pb2.Anchor(pointer=pointer, set=source.removeprefix(OF_SET))
         return

@@ -21,7 +21,7 @@ Examples:
 
 \b
 --anchors takes /POINTER=FILE (one key a line), /POINTER=@SET (a stored set, see `stagemesh anchors`), or a file
-{"/pointer": ["key"]}. --rules takes a file such as
+{"/pointer": ["key"]}; sku=, buyer.id= and items[].sku= name a pointer, too. --rules takes a file such as
   {"rules": [{"sum": {"total": "/total", "of": ["/items/*/amount"], "tolerance": {"abs": 0.01}}}],
    "text_rules": [{"clauses": true, "dates": true, "amounts": true, "tables": {}, "citations": {"clauses": true}}]}"""
 
