@@ -162,7 +162,7 @@ class Engines:
             links = self.serving(model, mode, adapter)
             if not links:
                 continue
-            link = choose(self._cool(links), placement.preferred)
+            link = choose(self._cool(links), placement.preferred, placement.slack_tokens)
             placement.went_to(link)
             del submit.delivered_token_ids[:]
             submit.delivered_token_ids.extend(delivered)

@@ -124,6 +124,7 @@ class Generation:
         assert output.finish is not None
         self._report(output.finish, texts, attempt)
         self._peers.sessions.served(self._job.tenant_id, self._job.request.session_id, self._prompt.placement)
+        self._peers.prefixes.served(self._job.tenant_id, self._prompt.token_ids, self._prompt.placement)
         if output.finish.HasField("error"):
             raise from_detail(output.finish.error)
         if output.finish.reason == common_pb2.FINISH_REASON_DEADLINE:

@@ -95,6 +95,7 @@ class Hints:
                 failed |= delta.finish.HasField("error")
         if failed:
             return "failed"
+        self._peers.prefixes.served(work.job.tenant_id, prompt.token_ids, prompt.placement)
         self._peers.sessions.served(work.job.tenant_id, work.job.request.session_id, prompt.placement)
         return "computed"
 

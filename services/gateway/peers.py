@@ -10,6 +10,7 @@ from services.gateway.detokenizer import DetokenizerLink
 from services.gateway.engines import Engines
 from services.gateway.passage_tokens import PassageTokens
 from services.gateway.placement import SessionEngines
+from services.gateway.prefix_engines import PrefixEngines
 from stagemesh.api.cache.v1 import cache_pb2_grpc, knowledge_pb2_grpc, preferences_pb2_grpc
 from stagemesh.api.corrector.v1 import corrector_pb2_grpc
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2_grpc
@@ -30,6 +31,7 @@ class Peers:
     corrector: corrector_pb2_grpc.CorrectorServiceStub
     engines: Engines
     sessions: SessionEngines
+    prefixes: PrefixEngines
     channels: tuple[grpc.aio.Channel, ...]
 
     async def close(self) -> None:
@@ -62,5 +64,6 @@ async def connect(config: MeshConfig) -> Peers:
         corrector=corrector_pb2_grpc.CorrectorServiceStub(corrector),
         engines=engines,
         sessions=SessionEngines(),
+        prefixes=PrefixEngines(),
         channels=(tokenizer, cache, validator, corrector),
     )

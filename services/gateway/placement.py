@@ -20,6 +20,9 @@ class Placement:
 
     preferred: str = ""
     """Address of the engine chosen before the sequence was sent; empty for any."""
+    slack_tokens: int = MUCH_BUSIER_TOKENS
+    """How much busier the preferred one may be than another: waiting for so many tokens costs as much as computing
+    anew what it has."""
     address: str = ""
     """Of the engine that it went to last."""
     served_by: str = ""
@@ -51,11 +54,11 @@ class SessionEngines:
         return self._addresses.get((tenant_id, session_id), "")
 
 
-def choose(links: Sequence[EngineLink], preferred: str = "") -> EngineLink:
+def choose(links: Sequence[EngineLink], preferred: str = "", slack_tokens: int = MUCH_BUSIER_TOKENS) -> EngineLink:
     """The preferred one of `links`, unless it is much busier; else the less busy of two drawn at random."""
     drawn = min(random.sample(links, min(2, len(links))), key=lambda link: link.in_flight_tokens)
     known = next((link for link in links if link.address == preferred), None)
-    if known is not None and known.in_flight_tokens <= drawn.in_flight_tokens + MUCH_BUSIER_TOKENS:
+    if known is not None and known.in_flight_tokens <= drawn.in_flight_tokens + slack_tokens:
         return known
     return drawn
 

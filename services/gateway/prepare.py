@@ -58,6 +58,8 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
             placed, turn, work.log_stages, lambda chat: _tokenize(work, engine, session, chat, peers, config)
         )
         lease = await lease_of(work, model, session, prepared, peers, config)
+        if lease.salt:
+            peers.prefixes.prefer(job.tenant_id, prepared.token_ids, placement)
         additions.report(work.log_stages)
         await check
     finally:

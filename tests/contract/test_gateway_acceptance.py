@@ -5,7 +5,7 @@ import os
 import signal
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -251,3 +251,29 @@ async def test_a_tenant_above_its_rate_is_refused_with_a_time_to_retry_and_may_d
     running = await gateway.submit(tenant, asked(allow_deferral=True), Deadline.after(20))
     assert [event.queued.deferred for event in running._events] == [True]
     running.cancel()
+
+
+async def test_the_first_event_comes_while_no_engine_is_up_and_the_place_in_the_queue_with_an_estimate(
+    gateway: Gateway,
+) -> None:
+    first = await gateway.submit(TENANT, asked(), Deadline.after(20))
+    second = await gateway.submit(TENANT, asked(), Deadline.after(20))
+    async with aclosing(first.events()) as events:
+        assert (await anext(events)).queued.position == 0
+    async with aclosing(second.events()) as events:
+        places = [(await anext(events)).queued for _ in range(2)]
+    assert [place.position for place in places] == [0, 1]
+    assert places[1].estimated_wait_ms > 0
+    for running in (first, second):
+        running.cancel()
+
+
+async def test_a_turn_that_would_come_after_the_deadline_is_refused_at_once(gateway: Gateway) -> None:
+    held = await gateway.submit(TENANT, asked(), Deadline.after(20))
+    queue = gateway._runner.queues["chat"]
+    queue._num_runs, queue._mean_run_s = 100, 60.0  # as after many long runs
+    with pytest.raises(StagemeshError) as caught:
+        await gateway.submit(TENANT, asked(), Deadline.after(20))
+    assert caught.value.reason == "DEADLINE_UNREACHABLE"
+    assert caught.value.retry_after_ms > 30_000
+    held.cancel()
