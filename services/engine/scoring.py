@@ -72,8 +72,9 @@ def row_logprobs(row: npt.NDArray[np.float32], tokens: Seq[int], sampler: Logpro
 
     Raises Internal where it is not finite.
     """
-    normalizers = [float(row[best]) - logprob for best, logprob in sampler.logprobs(row, 0, 1).top]
-    values = [float(row[token]) - normalizer for normalizer in normalizers for token in tokens]
-    if len(values) < len(tokens) or not all(map(math.isfinite, values)):
+    best = int(row.argmax())
+    normalizer = float(row[best]) - sampler.logprobs(row, best, 0).logprob
+    values = [float(row[token]) - normalizer for token in tokens]
+    if not all(map(math.isfinite, values)):
         raise Internal("NON_FINITE_LOGITS", "the model produced values that are not finite at this position")
     return values

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence as Seq
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from engine_support import FakeRunner, Results, greedy_answer, logits_of, make_core, make_sequence, run_to_end
 
@@ -37,9 +40,15 @@ def scored_sequence(name: str, prompt: Seq[int], targets: Seq[int], *, salt: byt
 
 def expected(prompt: Seq[int], targets: Seq[int]) -> list[float]:
     contexts = [[*prompt, *targets[:at]] for at in range(len(targets))]
-    return [
-        token_logprobs(logits_of(context), target, 0).logprob for context, target in zip(contexts, targets, strict=True)
-    ]
+    return [logprob(logits_of(context), target) for context, target in zip(contexts, targets, strict=True)]
+
+
+def logprob(logits: npt.NDArray[np.float32], target: int) -> float:
+    """`token_logprobs` with its sums in another order, so that it can be compared bit by bit."""
+    best = int(logits.argmax())
+    value = float(logits[target]) - (float(logits[best]) - token_logprobs(logits, best, 0).logprob)
+    assert math.isclose(value, token_logprobs(logits, target, 0).logprob, abs_tol=1e-12)
+    return value
 
 
 def values(sequence: Sequence) -> list[float]:

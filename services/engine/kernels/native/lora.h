@@ -3,8 +3,8 @@
 // Both matrices lie so that 16 outputs are computed at once, in float32:
 //   A  [blocks of 16 ranks][columns][16]
 //   B  [blocks of 16 rows][ranks rounded up to 16][16]
-// Sums run over columns and over ranks in order, for each row alone, so a row does not depend on the rows beside it. Rows
-// without an adapter are not touched.
+// Sums run over columns and over ranks in a fixed order, four at once, since each addition waits for the last; for each
+// row alone, so a row does not depend on the rows beside it. Rows without an adapter are not touched.
 #pragma once
 #include <array>
 #include <vector>
@@ -40,21 +40,24 @@ class LoraPart {
   // 16 elements of scale × A x; x: [cols]
   void shrink(const float* x, int block, float* out) const {
     const float* a = a_.data() + size_t(block) * cols_ * kLanes;
-    simd::Floats sums = simd::splat(0);
-    for (int col = 0; col < cols_; ++col) sums = simd::fma(simd::splat(x[col]), simd::load(a + col * kLanes), sums);
-    simd::store(out + block * kLanes, sums * simd::splat(scale_));
+    simd::store(out + block * kLanes, dot(x, a, cols_) * simd::splat(scale_));
   }
 
   // 16 elements of B shrunk; shrunk: [ranks]
   simd::Floats expand(const float* shrunk, int block) const {
-    const float* b = b_.data() + size_t(block) * ranks_ * kLanes;
-    simd::Floats sums = simd::splat(0);
-    for (int rank = 0; rank < ranks_; ++rank)
-      sums = simd::fma(simd::splat(shrunk[rank]), simd::load(b + rank * kLanes), sums);
-    return sums;
+    return dot(shrunk, b_.data() + size_t(block) * ranks_ * kLanes, ranks_);
   }
 
  private:
+  // x: [count], a multiple of 4; m: [count][16]
+  static simd::Floats dot(const float* x, const float* m, int count) {
+    simd::Floats sums[4] = {simd::splat(0), simd::splat(0), simd::splat(0), simd::splat(0)};
+    for (int at = 0; at < count; at += 4)
+      for (int i = 0; i < 4; ++i)
+        sums[i] = simd::fma(simd::splat(x[at + i]), simd::load(m + size_t(at + i) * kLanes), sums[i]);
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  }
+
   int cols_ = 0, ranks_ = 0;
   float scale_ = 0;
   std::vector<float> a_, b_;
