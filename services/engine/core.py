@@ -480,7 +480,7 @@ class EngineCore:
 
     def _tell_queue(self) -> None:
         """Tell each waiting sequence its position when that is news, while nothing of it has been computed."""
-        for index, sequence in enumerate(self._scheduler.waiting, start=1):
+        for index, sequence in enumerate(self._scheduler.waiting_in_order(), start=1):
             if sequence.admitted_s is None and self._positions.get(sequence.sequence_id) != index:
                 self._positions[sequence.sequence_id] = index
                 self._update(sequence).queue = QueueState(index, self._wait.seconds(index), 0)

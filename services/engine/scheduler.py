@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
-from services.engine.block_manager import PAGE_SIZE, BlockManager
+from services.engine.block_manager import PAGE_SIZE, BlockManager, num_pages_for
 from services.engine.kv.miss_cause import MissCause
 from services.engine.kv.stored_kv import StoredKv
 from services.engine.scheduling.length_bucket import LONG, bucket_of
@@ -120,6 +120,10 @@ class Scheduler:
         yield from self.restoring
         yield from self.waiting
         yield from self.waiting_scored
+
+    def waiting_in_order(self) -> Seq[Sequence]:
+        """Those that wait, the next to be admitted first."""
+        return self.policy.admission_order(self.waiting) if len(self.waiting) > 1 else tuple(self.waiting)
 
     def add(self, sequence: Sequence) -> None:
         self._queue_of(sequence).append(sequence)
@@ -337,7 +341,7 @@ class Scheduler:
     def _next_that_fits(self) -> Sequence | None:
         """The next to be admitted. One that was passed over too often keeps all others back but those that fit beside
         it: short ones, into what is kept for them."""
-        order = self.policy.admission_order(self.waiting) if len(self.waiting) > 1 else list(self.waiting)
+        order = self.waiting_in_order()
         is_held_up = False
         for sequence in order[:MAX_LOOKAHEAD]:
             if self._fits(sequence) and not (is_held_up and not self._fits_beside(sequence)):
@@ -346,8 +350,15 @@ class Scheduler:
                         break
                     passed.num_skips += 1
                 return sequence
+            if sequence.num_skips >= MAX_SKIPS and self._needs_all(sequence):
+                return None
             is_held_up |= sequence.num_skips >= MAX_SKIPS
         return None
+
+    def _needs_all(self, sequence: Sequence) -> bool:
+        """Whether a sequence never fits beside another."""
+        leave = self.policy.watermark.pages_to_leave(self.policy.bucket(sequence), 1)
+        return num_pages_for(len(sequence.tokens)) + leave > self._blocks.num_pages
 
     def _fits_beside(self, sequence: Sequence) -> bool:
         """Whether a short sequence fits into the pages that long ones leave to short ones."""

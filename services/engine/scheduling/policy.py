@@ -75,23 +75,23 @@ class Policy:
 
     def admission_order(self, waiting: Iterable[Sequence]) -> list[Sequence]:
         """Those that ran before or were passed over often come first; then tenants that had less, and short ones."""
-        return sorted(waiting, key=self._admission_key)
+        limit = self.counters.limit()
+        return sorted(waiting, key=lambda sequence: self._admission_key(sequence, limit))
 
     def bucket(self, sequence: Sequence) -> int:
         """Of one that waits."""
         return bucket_of(min(sequence.num_uncomputed, sequence.num_expected))
 
-    def _admission_key(self, sequence: Sequence) -> tuple[bool, bool, int, float]:
+    def _admission_key(self, sequence: Sequence, limit: float) -> tuple[bool, bool, int, float]:
         if sequence.admitted_s is not None or sequence.num_skips >= MAX_SKIPS:
             return (False, False, 0, 0.0)
-        tenant_id = sequence.owner.tenant_id
-        ahead = self.counters.is_ahead(tenant_id)
-        return (True, ahead, self.bucket(sequence), self.counters.counter(tenant_id))
+        served = self.counters.counter(sequence.owner.tenant_id)
+        return (True, served > limit, self.bucket(sequence), served)
 
-    def _urgency(self, sequence: Sequence) -> tuple[bool, int, float, int]:
-        tenant_id = sequence.owner.tenant_id
+    def _urgency(self, sequence: Sequence, limit: float) -> tuple[bool, int, float, int]:
+        served = self.counters.counter(sequence.owner.tenant_id)
         left = sequence.num_uncomputed
-        return (self.counters.is_ahead(tenant_id), bucket_of(left), self.counters.counter(tenant_id), left)
+        return (served > limit, bucket_of(left), served, left)
 
     # --- how much a step takes
 
@@ -99,7 +99,8 @@ class Policy:
         """Tokens of the step for each of `prompts`, which stand in order of admission; those with none are left out."""
         if not prompts:
             return []
-        order = sorted(prompts, key=self._urgency) if len(prompts) > 1 else prompts
+        limit = self.counters.limit()
+        order = sorted(prompts, key=lambda sequence: self._urgency(sequence, limit)) if len(prompts) > 1 else prompts
         if prompts[0].sequence_id != self._oldest:
             self._oldest = prompts[0].sequence_id
             self._owed_s = min(self._owed_s, MAX_OWED_S)

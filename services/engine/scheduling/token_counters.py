@@ -48,10 +48,13 @@ class TokenCounters:
 
     def is_ahead(self, tenant_id: str) -> bool:
         """Whether the tenant got so much more than another that is there that the other's requests go first."""
-        return len(self._live) > 1 and self.counter(tenant_id) > self._least() + self.slack_tokens
+        return self.counter(tenant_id) > self.limit()
 
-    def _least(self) -> float:
-        return min(self.counter(tenant_id) for tenant_id in self._live)
+    def limit(self) -> float:
+        """The counter above which a tenant is ahead; infinite where there are no others."""
+        if len(self._live) < 2:
+            return float("inf")
+        return min(self.counter(tenant_id) for tenant_id in self._live) + self.slack_tokens
 
     def _lift(self, tenant_id: str) -> None:
         if self._live.total():
