@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from llguidance import LLMatcher
 
+from services.engine.forced_tokens import ForcedTokens
 from services.engine.wrap_up import WrapUp
 from stagemesh.runtime.errors import InvalidRequest
 
@@ -32,9 +33,13 @@ class _Ahead:
 class GrammarConstraint:
     """Not thread-safe; `prepare` may run in another thread while nobody else touches it."""
 
-    def __init__(self, matcher: LLMatcher, num_bytes: int, wrap_up: WrapUp | None) -> None:
-        """`num_bytes`: of a mask. With `wrap_up`, the answer is brought to its end before its tokens run out."""
-        self._num_bytes = num_bytes
+    def __init__(self, matcher: LLMatcher, num_bytes: int, finds: ForcedTokens, wrap_up: WrapUp | None) -> None:
+        """`num_bytes`: of a mask; `finds`: what is forced. With `wrap_up`, the answer is brought to its end before its
+        tokens run out."""
+        self._num_bytes, self._finds = num_bytes, finds
+        self._last_token: int | None = None
+        self._takes_last = wrap_up is not None and wrap_up.is_roomy()
+        """Whether the last ones of forced tokens are taken as well."""
         self._matcher = matcher
         self._wrap_up = wrap_up
         self._forced: list[int] | None = None
@@ -85,8 +90,10 @@ class GrammarConstraint:
         if not self._matcher.consume_token(token):
             raise invalid_constraint(f"output token {token} does not fit the constraint: {self._matcher.get_error()}")
         self._forced = forced[1:] if len(forced) > 1 and forced[0] == token else None
-        self._bits = None
-        if self._ahead and self._ahead[0].token == token:
+        self._bits, self._last_token = None, token
+        took_last = self._takes_last
+        self._takes_last = took_last if self._wrap_up is None else self._wrap_up.is_roomy()
+        if self._ahead and self._ahead[0].token == token and self._takes_last == took_last:
             known = self._ahead.pop(0)
             self._forced, self._bits = known.forced, known.bits
         else:
@@ -99,7 +106,7 @@ class GrammarConstraint:
         cut otherwise: so they follow from the tokens taken, whoever took them, one by one or at once.
         """
         if self._forced is None:
-            self._forced = list(self._matcher.compute_ff_tokens())
+            self._forced = self._finds.find(self._matcher, self._last_token, takes_last=self._takes_last)
         return self._forced
 
     def num_fitting(self, tokens: Sequence[int]) -> int:
@@ -108,8 +115,9 @@ class GrammarConstraint:
 
     def fork(self) -> GrammarConstraint:
         """The same state, to go on independently, without an eye on the tokens left."""
-        fork = GrammarConstraint(self._matcher.deep_copy(), self._num_bytes, None)
-        fork._forced, fork._bits = self._forced, self._bits
+        fork = GrammarConstraint(self._matcher.deep_copy(), self._num_bytes, self._finds, None)
+        fork._forced, fork._bits, fork._last_token = self._forced, self._bits, self._last_token
+        fork._takes_last = self._takes_last
         return fork
 
     def is_complete(self) -> bool:

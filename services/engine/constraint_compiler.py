@@ -10,6 +10,7 @@ from llguidance import LLMatcher
 from services.engine.config import ConstraintConfig
 from services.engine.constraint import GrammarConstraint
 from services.engine.end_finder import EndFinder
+from services.engine.forced_tokens import ForcedTokens
 from services.engine.grammar_builder import GrammarBuilder, GrammarLimits
 from services.engine.wrap_up import WrapUp
 from stagemesh.api.common.v1 import common_pb2
@@ -30,6 +31,7 @@ class ConstraintCompiler:
             tokenizer.eos_token_ids,
             GrammarLimits(max_lexer_states=config.max_lexer_states, max_grammar_symbols=config.max_grammar_symbols),
         )
+        self._finds = ForcedTokens(self._builder.tokenizer)
         self._finder = EndFinder(tokenizer.all_token_bytes, frozenset(tokenizer.eos_token_ids))
         self._compiled: OrderedDict[Constraint, LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
@@ -53,8 +55,8 @@ class ConstraintCompiler:
             matcher = self._matcher_of(constraint)
         except Refusal as refusal:
             raise InvalidRequest(refusal.reason, refusal.message, field=refusal.field) from None
-        wrap_up = WrapUp(self._finder, max_output_tokens) if constraint.is_json else None
-        return GrammarConstraint(matcher, self._builder.num_mask_bytes, wrap_up)
+        wrap_up = WrapUp(self._finder, max_output_tokens, self._finder.find(matcher)) if constraint.is_json else None
+        return GrammarConstraint(matcher, self._builder.num_mask_bytes, self._finds, wrap_up)
 
     def _matcher_of(self, constraint: Constraint) -> LLMatcher:
         with self._lock:

@@ -26,8 +26,10 @@ MARGIN_TOKENS = 2
 class WrapUp:
     """Watches one sequence's budget. All methods are about states in which the model has a choice."""
 
-    def __init__(self, finder: EndFinder, max_output_tokens: int) -> None:
+    def __init__(self, finder: EndFinder, max_output_tokens: int, shortest: list[int] | None) -> None:
+        """`shortest`: an answer of few tokens, if one is known."""
         self._finder = finder
+        self._roomy = max_output_tokens if shortest is None else 2 * (len(shortest) + CLOSE_TOKENS)
         self._left = max_output_tokens
         self._next_look = min(max_output_tokens, MAX_END_TOKENS + CLOSE_TOKENS)
         """Look again when so many tokens are left."""
@@ -42,6 +44,10 @@ class WrapUp:
     def only(self) -> int | None:
         """The token that must come next, since the model's own choice would be too long."""
         return self._only
+
+    def is_roomy(self) -> bool:
+        """Whether so many tokens are left that a few more or less do not matter."""
+        return self._left > self._roomy and not self._is_close
 
     def look(self, matcher: LLMatcher) -> None:
         """Look for an end where that is due; milliseconds."""

@@ -121,7 +121,7 @@ class World:
             token_ids=self.tokenizer.build().encode(text).ids,
             constraint=constraint,
             delivered_token_ids=delivered,
-            sampling=common_pb2.SamplingParams(temperature=0, max_tokens=90),
+            sampling=common_pb2.SamplingParams(temperature=0, max_tokens=300),
         )
 
 
