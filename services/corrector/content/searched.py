@@ -9,6 +9,7 @@ from rapidfuzz.distance import OSA
 from services.corrector.content.evidence import Link, Place, Source, Span, links
 from services.corrector.content.fields import Field, Sort
 from services.corrector.content.judgement import LIKELY, SURE, Judgement
+from services.corrector.content.mentions import folded
 from services.corrector.proposals import ABSENT
 
 NEAR = 12
@@ -32,6 +33,8 @@ def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> Non
         is_exchange = any(other is not known and link.place.span in stated[other] for other in wanted)
         if link.gap > NEAR or not (link.by_words or is_exchange):
             continue
+        if _says_more(known.value, link.place.value) and folded(str(known.value)) in source.text:
+            continue  # the present value stands in the source as it is, and the other one is a part of it
         if all(_owner(span, known, linked, found) is not known for span in stated[known]):
             found.propose(known, link.place, "the source has another value beside the words for it", SURE)
     _eliminate(wanted, places, stated, found)
@@ -39,6 +42,10 @@ def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> Non
     for known in wanted:
         if known not in found.confirmed and known.pointer not in proposed:
             _judge_open(known, places[known], stated[known], found)
+
+
+def _says_more(value: Any, other: Any) -> bool:
+    return isinstance(value, str) and isinstance(other, str) and other in value
 
 
 def _eliminate(

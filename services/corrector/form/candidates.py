@@ -10,6 +10,8 @@ from services.corrector.form.reader import Reading, TooDeep, read
 
 MAX_RETRIES = 8
 """Openers within a stretch that reads badly from which it is read again."""
+SMALL_CHARS = 20_000
+"""Longer texts are read again once only."""
 MAX_CANDIDATES = 1_000
 MAX_UNESCAPED = 4
 
@@ -88,7 +90,7 @@ def _in(text: str, max_depth: int) -> list[Candidate]:
             break
         found.append(Candidate(reading, start))
         is_bad = reading.cut or min(reading.notes.values(), default=1.0) <= _BAD
-        if is_bad and retries < MAX_RETRIES:
+        if is_bad and retries < (MAX_RETRIES if len(text) <= SMALL_CHARS else 1):
             retries += 1
             position = start + 1
         else:

@@ -30,7 +30,8 @@ def _is_full(value: Any, path: Path, shapes: Shapes, root: Shape) -> bool:
         return False
     item, shape = found
     if isinstance(item, dict) and shape.properties:
-        return all(name in item for name in shape.properties)
+        is_closed = shape.keywords.get("additionalProperties") is False
+        return is_closed and all(name in item for name in shape.properties)
     if isinstance(item, list):
         most = shape.keywords.get("maxItems")
         return isinstance(most, int) and len(item) >= most

@@ -21,6 +21,9 @@ _SYNONYMS = (
 )  # fmt: skip
 
 
+MAX_NAME_CHARS = 200
+
+
 def folded(name: str) -> str:
     """A name without case, width and separators."""
     return "".join(char for char in unicodedata.normalize("NFKC", name).casefold() if char.isalnum())
@@ -49,7 +52,8 @@ def renamings(
     done: list[Renaming] = []
     if len(unknown) > MAX_NAMES or len(missing) > MAX_NAMES:
         return done
-    unknown, missing = list(unknown), list(missing)
+    unknown = [name for name in unknown if len(name) <= MAX_NAME_CHARS]
+    missing = list(missing)
     for confidence, reason, matches in (
         (0.9, "the name in another spelling", lambda old, new: folded(old) == folded(new) != ""),
         (0.85, "the name with one typing error", lambda old, new: _distance(old, new) == 1),

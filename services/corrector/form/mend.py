@@ -24,6 +24,7 @@ from stagemesh.validation.pointer import Path
 MAX_SETTLED = 4
 """Candidates of one text that are settled."""
 MAX_WIDE_NOTES = ("colons that are not JSON's", "commas that are not JSON's", "brackets that are not JSON's")
+ODD_NOTE = "characters that are no white space of JSON"
 CLOSED, CUT = 0.85, 0.5
 
 
@@ -127,6 +128,7 @@ class Mender:
         settler = Settler(
             self._shapes, self._fitting, anchors, source, record,
             text_is_wide=any(note in reading.notes for note in MAX_WIDE_NOTES), partial=reading.partial,
+            text_is_odd=ODD_NOTE in reading.notes,
         )  # fmt: skip
         value = settler.settle(reading.value, self._root)
         value = filled(value, settler.gaps, source, record)

@@ -14,6 +14,8 @@ from stagemesh.validation.anchors import Keys
 from stagemesh.validation.pointer import Path, replaced
 
 MAX_ANCHOR_KEYS = 20_000
+MIN_PART_CHARS = 5
+"""Digits of a number that are taken for a part of a longer text."""
 LABELLED, TYPED, NUMBER = 0.85, 0.8, 0.65
 
 
@@ -66,7 +68,18 @@ def _candidates(gap: Gap, source: Source) -> list[Said]:
 
 
 def _unused(candidates: list[Said], used: list[Any]) -> list[Said]:
-    return [said for said in candidates if not any(same(said.value, value) for value in used)]
+    """Without what another field has taken, be it as a part of a longer text (a telephone number)."""
+    texts = [value for value in used if isinstance(value, str)]
+    return [
+        said
+        for said in candidates
+        if not any(same(said.value, value) for value in used)
+        and not (is_number(said.value) and any(_is_part(str(said.value), text) for text in texts))
+    ]
+
+
+def _is_part(digits: str, text: str) -> bool:
+    return len(digits) >= MIN_PART_CHARS and digits in text
 
 
 def _overlap(left: list[Said], right: list[Said]) -> bool:

@@ -21,15 +21,18 @@ _WIDE = re.compile(r"[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _WIDE_TEXT = re.compile(
     r"[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff0d\uff0e\uff0f\uff0b\uff1a\uff3f\uff20\uff08\uff09A-Za-z0-9 \-./+:_@()]+"
 )
-_ODD = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_ODD = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\u2060\ufeff]")
 _WIDE_MARK = re.compile(r"[\uff0c\uff1a\uff1b\uff08\uff09\uff01\uff1f\uff0f\uff0d\uff0e\uff05\uff04\uff06\uff0b\uff1d]")
 
 
-def text_guess(text: str, key: str, *, text_is_wide: bool) -> Guess | None:
-    """The text that was meant, or None. `text_is_wide`: the JSON around it was written in full width."""
+def text_guess(text: str, key: str, *, text_is_wide: bool, text_is_odd: bool) -> Guess | None:
+    """The text that was meant, or None. `text_is_wide`: the JSON around it was written in full width.
+
+    `text_is_odd`: there are characters that show nothing around it as well.
+    """
+    if _ODD.search(text):
+        return Guess(_ODD.sub("", text), "characters that show nothing", 0.85 if text_is_odd else 0.45)
     if text.isascii():
-        if _ODD.search(text):
-            return Guess(_ODD.sub("", text), "control characters", 0.45)
         return None
     if spaced := _unspaced(text, key):
         return spaced

@@ -8,7 +8,7 @@ import jsonschema_rs
 
 from services.corrector.form.edits import ABSENT, Guess
 from services.corrector.form.embedded import json_within
-from services.corrector.form.keys import folded, renamed, renamings, without
+from services.corrector.form.keys import MAX_NAME_CHARS, folded, renamed, renamings, without
 from services.corrector.form.missing import Gap
 from services.corrector.form.scalars import scalar_guesses
 from services.corrector.form.shape import Shape
@@ -67,7 +67,7 @@ class ObjectFit:
         """Members that stand twice under two spellings of one name."""
         known = {folded(key): key for key in self._shape.properties}
         for key in list(members):
-            twin = known.get(folded(key))
+            twin = known.get(folded(key[:MAX_NAME_CHARS]))
             if key in self._shape.properties or twin is None or twin not in members:
                 continue
             if not isinstance(members[twin], Several) and same(members[key], members[twin]):

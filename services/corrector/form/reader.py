@@ -23,6 +23,9 @@ from services.corrector.form.values import Several, same
 from services.corrector.form.words import read_call, read_key_word, read_word
 from stagemesh.validation.pointer import Path
 
+TELLING = frozenset('{}[]:,"0123456789-tfn')
+"""Characters with which a token of JSON begins; most of what is read."""
+
 
 class TooDeep(Exception):
     """Brackets nest deeper than is allowed."""
@@ -68,6 +71,14 @@ class _Reader:
 
     def _skip(self) -> str:
         """The next character that says something; empty at the end of the text."""
+        text, position = self._text, self._position
+        char = text[position : position + 1]
+        if char == " ":
+            position += 1
+            char = text[position : position + 1]
+        if char in TELLING and char:
+            self._position = position
+            return char
         self._position = self._trivia.skip(self._position, self._out.notes)
         return self._text[self._position : self._position + 1]
 
@@ -217,6 +228,8 @@ class _Reader:
             key = self._string("key")
             if self._out.cut:
                 self._out.partial = None
+            if any(char in key for char in "\n{}"):
+                self._note("a name that reads like more than a name", 0.5)
             return key
         key, self._position = read_key_word(self._text, self._position)
         self._note("keys without quotes", 0.9)

@@ -110,7 +110,8 @@ def _percents(amount: Amount, shape: Shape, about: str) -> Iterator[Guess]:
 
 def _strings(value: Any, shape: Shape, about: str) -> Iterator[Guess]:
     if isinstance(value, Word):
-        yield Guess(str(value), "a text without quotes", 0.9)
+        is_text = not reads_as_nothing(value) and read_boolean(value) is None
+        yield Guess(str(value), "a text without quotes", 0.9 if is_text else 0.45)
     if isinstance(value, bool):
         yield Guess(dump(value), "a text that was written as true or false", 0.75)
     elif is_number(value):

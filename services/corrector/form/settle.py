@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.corrector.form.anchored import AnchoredKeys, key_guesses
@@ -33,6 +33,8 @@ class Settler:
     record: Record
     text_is_wide: bool = False
     """The text around the values was written with full-width punctuation."""
+    text_is_odd: bool = False
+    """There were control characters or the like around the values."""
     partial: Path | None = None
     """The scalar in which the text was cut off."""
     gaps: list[Gap] = field(default_factory=list)
@@ -110,7 +112,7 @@ class Settler:
         if not isinstance(value, str) or shape.enum is not None:
             return value
         name = next((step for step in reversed(path) if isinstance(step, str)), "")
-        guess = text_guess(value, name, text_is_wide=self.text_is_wide)
+        guess = text_guess(value, name, text_is_wide=self.text_is_wide, text_is_odd=self.text_is_odd)
         if guess is None or not shape.accepts(guess.value) or (self.source.holds(value) and value in self.source.text):
             return value
         return self.propose(path, value, guess)
@@ -175,10 +177,7 @@ class Settler:
         return not trial.gaps and self.fitting.fits(after, shape)
 
     def _trial(self) -> Settler:
-        return Settler(
-            self.shapes, self.fitting, self.anchors, self.source, self.record.fork(), self.text_is_wide, self.partial,
-            [], self.steps,
-        )  # fmt: skip
+        return replace(self, record=self.record.fork(), gaps=[])
 
     def _alternative(self, value: Any, shape: Shape, path: Path) -> Any:
         """Settle with the alternative under which the value needs the fewest and surest edits."""

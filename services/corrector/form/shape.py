@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import jsonschema_rs
 
@@ -126,7 +127,7 @@ class Shapes:
         if reference != "#" and not reference.startswith("#/"):
             return self._anchored(reference[1:])
         found = self._root
-        for name in parse_pointer(reference[1:]):
+        for name in parse_pointer(unquote(reference[1:])):
             if isinstance(found, list) and name.isdigit() and int(name) < len(found):
                 found = found[int(name)]
             elif isinstance(found, dict) and name in found:

@@ -19,10 +19,11 @@ MAX_TOKENS = 4_000
 LABEL_CHARS = 48
 
 _NUMBER = re.compile(
-    r"(?<![\w.,\-/#])(?:(?:US\$|[$€£¥￥])\s?)?-?\d[\d,]*(?:\.\d+)?(?:\s?(?:thousand|million|billion|[万亿]|[kK](?![\w]))(?:元|圆)?)?(?![\w\-/]*[A-Za-z]*\d)"
+    r"(?<![A-Za-z0-9_.,\-/#])(?:(?:US\$|[$€£¥￥])\s?)?-?\d[\d,]*(?:\.\d+)?(?:\s?(?:thousand|million|billion|[万亿]|[kK](?![\w]))(?:元|圆)?)?(?![A-Za-z0-9_\-/]{0,60}\d)"
 )
-_TOKEN = re.compile(r"[^\s,，。;；、()（）\"'“”‘’「」<>]+")
-_EMAIL = re.compile(r"[\w.+\-]{1,64}@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){1,5}")
+_TOKEN = re.compile(r"[^\s,，。;；、:：()（）\"'“”‘’「」<>]+")
+_ASCII = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-_/.]*")
+_EMAIL = re.compile(r"[A-Za-z0-9_.+\-]{1,64}@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){1,5}")
 _URL = re.compile(r"https?://[^\s,，。;；()（）\"'“”<>]{1,500}")
 _CLAUSE_END = re.compile(r"[\n。；;!?！？]|\.(?=\s|\Z)")
 _GENERIC = frozenset(
@@ -126,12 +127,18 @@ class Source:
         elif name in ("uri", "iri"):
             yield from self._matches(_URL)
         elif "pattern" in shape.keywords and "string" in shape.types:
-            for number, match in enumerate(_TOKEN.finditer(self.text)):
-                if number == MAX_TOKENS:
-                    return
-                yield Said(match[0].rstrip(".:：!?"), match.start(), match.end())
+            yield from self._tokens()
         elif shape.types & {"number", "integer"} and "string" not in shape.types:
             yield from self.numbers()
+
+    def _tokens(self) -> Iterator[Said]:
+        """Words, and what of them is no Chinese."""
+        for number, match in enumerate(_TOKEN.finditer(self.text)):
+            if number == MAX_TOKENS:
+                return
+            yield Said(match[0].rstrip(".:：!?"), match.start(), match.end())
+            for part in _ASCII.finditer(match[0]) if not match[0].isascii() else ():
+                yield Said(part[0].rstrip("."), match.start() + part.start(), match.start() + part.end())
 
     def _matches(self, pattern: re.Pattern[str]) -> Iterator[Said]:
         for match in pattern.finditer(self.text):

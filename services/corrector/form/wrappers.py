@@ -25,7 +25,7 @@ def score(value: Any, shape: Shape) -> int:
     if not isinstance(value, dict):
         return 0
     known = shape.cache.setdefault("folded names", {folded(name) for name in shape.properties})
-    return sum(folded(key) in known for key in value)
+    return sum(folded(key[:200]) in known for key in value)
 
 
 def unwrapped(value: Any, shape: Shape, shapes: Shapes) -> Guess | None:
@@ -34,10 +34,12 @@ def unwrapped(value: Any, shape: Shape, shapes: Shapes) -> Guess | None:
         return None
     wants_array = "array" in shape.types and "object" not in shape.types
     own = 0 if wants_array else score(value, shape)
-    if own > 0:
+    if own and _has_required(value, shape):
         return None
     found = [
-        (fit, depth, others, inner) for fit, depth, others, inner in _inner(value, shape, shapes, wants_array) if fit
+        (fit, depth, others, inner)
+        for fit, depth, others, inner in _inner(value, shape, shapes, wants_array)
+        if fit > own and (not own or _has_required(inner, shape))
     ]
     if not found:
         return None
@@ -45,6 +47,10 @@ def unwrapped(value: Any, shape: Shape, shapes: Shapes) -> Guess | None:
     rivals = [inner for fit, depth, _, inner in found if fit == top[0] and depth == top[1] and not same(inner, top[3])]
     confidence = 0.55 if rivals else 0.9 if top[2] == 0 else 0.6
     return Guess(top[3], "what was wrapped in an object or array around it", confidence)
+
+
+def _has_required(value: Any, shape: Shape) -> bool:
+    return isinstance(value, dict) and {folded(key) for key in value} >= {folded(name) for name in shape.required}
 
 
 def _inner(value: Any, shape: Shape, shapes: Shapes, wants_array: bool) -> Iterator[tuple[int, int, int, Any]]:
@@ -61,7 +67,6 @@ def _inner(value: Any, shape: Shape, shapes: Shapes, wants_array: bool) -> Itera
         if isinstance(outer, dict):
             telling = [key for key in outer if folded(key) not in _ENVELOPE]
             for key, inner in outer.items():
-                num = sum(other != key for other in telling)
                 num = sum(1 for other in telling if other != key)
                 if isinstance(inner, dict | list):
                     todo.append((inner, depth + 1, others + num))
