@@ -6,8 +6,11 @@ from pydantic import Field, model_validator
 
 from services.gateway.mode_rules import ModesConfig
 from services.gateway.rates.config import GuardsConfig
+from stagemesh.runtime.breaker import BreakerConfig
 from stagemesh.runtime.config import Section
 from stagemesh.runtime.config_problems import KeyProblem
+
+BREAKER_PARTS = ("tokenize", "cache", "validate", "correct", "engine")
 
 
 class RouteConfig(Section):
@@ -49,6 +52,30 @@ class PassagesConfig(Section):
     """Passages that stand in one session; beyond it its later turns add none."""
     timeout_s: float = Field(default=0.25, gt=0)
     """Budget of one search; then the answer goes without passages and is marked."""
+
+
+class BreakerThresholds(Section):
+    failures: int = Field(default=3, ge=1)
+    """Consecutive failures after which the part is left alone and its fallback taken."""
+    open_s: float = Field(default=1.0, gt=0)
+    """For how long, before its health is asked for."""
+
+
+class BreakersConfig(BreakerThresholds):
+    """Breakers of the stages that run elsewhere and of engines. Read again when the file changes."""
+
+    stages: dict[str, BreakerThresholds] = Field(default_factory=dict)
+    """Other thresholds by part: tokenize, cache, validate, correct, engine."""
+
+    def of(self, part: str) -> BreakerConfig:
+        chosen = self.stages.get(part, self)
+        return BreakerConfig(failure_threshold=chosen.failures, open_s=chosen.open_s)
+
+    @model_validator(mode="after")
+    def _parts_exist(self) -> BreakersConfig:
+        if unknown := set(self.stages) - set(BREAKER_PARTS):
+            raise KeyProblem(("stages",), f"names {min(unknown)!r}; parts: {', '.join(BREAKER_PARTS)}")
+        return self
 
 
 class GatewayConfig(Section):
@@ -112,6 +139,7 @@ class GatewayConfig(Section):
     """How long a request waits for an engine when none is up (a restart takes seconds)."""
     engine_max_attempts: int = Field(default=4, ge=1)
     """Engines tried for one sequence; each continues after the tokens delivered so far."""
+    breakers: BreakersConfig = BreakersConfig()
     max_regenerations: int = Field(default=1, ge=0)
     """Regenerations by the corrector for one answer."""
 

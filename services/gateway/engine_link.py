@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 
 import grpc
@@ -10,6 +11,7 @@ import grpc
 from services.gateway import metrics
 from services.gateway.erasures import Erasures
 from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
+from stagemesh.runtime.breaker import Breaker, BreakerConfig
 from stagemesh.runtime.channel import call_metadata, dial
 from stagemesh.runtime.errors import StagemeshError, Unavailable, from_rpc
 from stagemesh.runtime.telemetry import get_logger
@@ -17,6 +19,10 @@ from stagemesh.runtime.telemetry import get_logger
 CONNECT_TIMEOUT_S = 2.0
 RECONNECT_S = 0.25
 MAX_COMMANDS = 4_096
+PULSE_EVERY_S = 0.5
+SILENCE_S = 1.5
+PULSE_TIMEOUT_S = 2.0
+"""An engine that stands still is lost after four seconds at most, and its sequences continue elsewhere."""
 FORGET_TIMEOUT_S = 1.0
 """How long an erasure waits for a place among the commands."""
 
@@ -30,8 +36,10 @@ class EngineLost(Exception):
 class EngineLink:
     """Keeps a `Run` call open to the engine at `address`, and reconnects for as long as it lives."""
 
-    def __init__(self, address: str, *, max_message_bytes: int) -> None:
+    def __init__(self, address: str, *, max_message_bytes: int, breaker: BreakerConfig | None = None) -> None:
         self.address = address
+        self.breaker = Breaker(breaker or BreakerConfig())
+        self._heard_s = 0.0
         self.description: engine_pb2.DescribeResponse | None = None
         self.load = engine_pb2.WatchLoadResponse()
         self._channel = dial([address], max_message_bytes=max_message_bytes)
@@ -149,7 +157,9 @@ class EngineLink:
             asyncio.create_task(self._write(run)),
             asyncio.create_task(self._read(run)),
             asyncio.create_task(self._watch_load(load)),
+            asyncio.create_task(self._feel_pulse()),
         ]
+        self._heard_s = time.monotonic()
         self._up.set()
         log.info("engine connected", address=self.address, model=self.description.model.model)
         try:
@@ -175,6 +185,7 @@ class EngineLink:
 
     async def _read(self, run: grpc.aio.StreamStreamCall[engine_pb2.RunRequest, engine_pb2.RunResponse]) -> None:
         async for response in run:
+            self._heard_s = time.monotonic()
             for delta in response.deltas:
                 if (sequence := self._sequences.get(delta.sequence_id)) is not None:
                     sequence.put_nowait(delta)
@@ -183,8 +194,20 @@ class EngineLink:
         self, loads: grpc.aio.UnaryStreamCall[engine_pb2.WatchLoadRequest, engine_pb2.WatchLoadResponse]
     ) -> None:
         async for load in loads:
+            self._heard_s = time.monotonic()
             self.load = load
             metrics.show_engine(load)
+
+    async def _feel_pulse(self) -> None:
+        """While sequences wait for an engine that says nothing: ask it something. Raises grpc.RpcError when it does not
+        answer: a process that stands still keeps its connection."""
+        while True:
+            await asyncio.sleep(PULSE_EVERY_S)
+            if self._sequences and time.monotonic() - self._heard_s > SILENCE_S:
+                await self._stub.Describe(
+                    engine_pb2.DescribeRequest(), timeout=PULSE_TIMEOUT_S, metadata=call_metadata()
+                )
+                self._heard_s = time.monotonic()
 
     def _lose_all(self) -> None:
         self._up.clear()

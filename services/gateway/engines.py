@@ -8,11 +8,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from ipaddress import ip_address
 
+from services.gateway import metrics
 from services.gateway.adapters import NO_ADAPTER, SEPARATOR, WantedAdapter, unknown_model
 from services.gateway.engine_link import EngineLink, EngineLost
+from services.gateway.moves import Moves, faults_on_the_way
 from services.gateway.placement import Placement, choose
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
+from stagemesh.runtime.breaker import BreakerConfig
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import Unavailable
 from stagemesh.runtime.precision_mode import mode_name, mode_unavailable
@@ -28,8 +31,11 @@ log = get_logger(__name__)
 class Engines:
     """Links to every engine address; a host name stands for all addresses that DNS gives for it, now and later."""
 
-    def __init__(self, addresses: Sequence[str], *, max_message_bytes: int) -> None:
+    def __init__(
+        self, addresses: Sequence[str], *, max_message_bytes: int, breaker: BreakerConfig | None = None
+    ) -> None:
         self._addresses = addresses
+        self._breaker = breaker or BreakerConfig()
         self._max_message_bytes = max_message_bytes
         self._links: dict[str, EngineLink] = {}
         self.shares: dict[str, float] = {}
@@ -49,6 +55,12 @@ class Engines:
     def links(self) -> list[EngineLink]:
         """All, also those that are away."""
         return list(self._links.values())
+
+    def configure(self, breaker: BreakerConfig) -> None:
+        """Take other thresholds for the breakers of all engines."""
+        self._breaker = breaker
+        for link in self._links.values():
+            link.breaker.configure(breaker)
 
     def serving(
         self,
@@ -148,11 +160,12 @@ class Engines:
     ) -> AsyncGenerator[tuple[engine_pb2.SequenceDelta, int]]:
         """Deltas of one sequence with the number of the attempt, without gap or repeat, whichever engines produce them.
 
-        An engine that is lost is replaced by another (or itself, restarted), which continues after the tokens
-        delivered so far. `placement` says where to go at first, and afterwards who answered. Raises Unavailable when
-        the attempts are used up.
+        An engine that is lost, or has a fault of its own, is replaced by another (or itself, restarted), which goes on
+        after the tokens delivered so far. `placement` says where to go at first, and afterwards who answered. Raises
+        Unavailable, or the engine's own error, when the attempts are used up.
         """
         delivered = list(submit.delivered_token_ids)
+        moves = Moves()
         for attempt in range(1, max_attempts + 1):
             mode = submit.policy.precision_mode
             if not delivered and not self.serving(model, mode, WantedAdapter.of(submit.model)):
@@ -162,8 +175,10 @@ class Engines:
             links = self.serving(model, mode, adapter)
             if not links:
                 continue
-            link = choose(self._cool(links), placement.preferred, placement.slack_tokens)
+            link = choose(moves.candidates(self._cool(links)), placement.preferred, placement.slack_tokens)
+            link.breaker.call()
             placement.went_to(link)
+            submit.faults = faults_on_the_way()
             del submit.delivered_token_ids[:]
             submit.delivered_token_ids.extend(delivered)
             try:
@@ -171,17 +186,17 @@ class Engines:
                     async for delta in deltas:
                         _drop_known(delta, len(delivered))
                         delivered.extend(delta.token_ids)
-                        aborted = delta.finish.reason == common_pb2.FINISH_REASON_ABORT
-                        if aborted:  # the engine gives it back, because it drains
-                            delta.ClearField("finish")
+                        moves.heard(delta)
+                        goes_on_elsewhere = moves.take_finish(delta, link)
                         yield delta, attempt
                         if delta.HasField("finish"):
                             return
-                        if aborted:
+                        if goes_on_elsewhere:
                             break
             except EngineLost:
-                log.warning("sequence continues elsewhere", sequence_id=submit.sequence_id, delivered=len(delivered))
-        raise Unavailable(
+                moves.lost(link)
+            log.warning("sequence continues elsewhere", sequence_id=submit.sequence_id, delivered=len(delivered))
+        raise moves.fault or Unavailable(
             "ENGINE_LOST", f"{max_attempts} engines were lost while they worked on this request", retry_after_ms=2_000
         )
 
@@ -204,7 +219,10 @@ class Engines:
                 log.warning("engine address does not resolve", address=address, error=str(error))
                 endpoints.update(known for known in self._links if known not in self._addresses)
         for endpoint in endpoints - self._links.keys():
-            self._links[endpoint] = EngineLink(endpoint, max_message_bytes=self._max_message_bytes)
+            self._links[endpoint] = EngineLink(
+                endpoint, max_message_bytes=self._max_message_bytes, breaker=self._breaker
+            )
+            metrics.watch_breaker(f"engine {endpoint}", self._links[endpoint].breaker)
         for endpoint in self._links.keys() - endpoints:
             if not self._links[endpoint].ready:
                 await self._links.pop(endpoint).close()

@@ -15,10 +15,11 @@ from services.gateway.cache_problem import OUT_OF_REACH, cache_problem
 from services.gateway.calls import call
 from services.gateway.config import GatewayConfig
 from services.gateway.peers import Peers
+from services.gateway.service_problem import service_problem
 from services.gateway.work import Work
 from stagemesh.api.cache.v1 import knowledge_pb2, preferences_pb2
 from stagemesh.api.common.v1.common_pb2 import ChatMessage
-from stagemesh.runtime.errors import NotFound, StagemeshError, from_rpc
+from stagemesh.runtime.errors import NotFound, StagemeshError
 from stagemesh.runtime.knowledge import NO_BASE
 from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
@@ -155,7 +156,9 @@ async def _search(
             answer.response.passages, work.job.model, work.deadline, config.tokenizer_timeout_s
         )
     except grpc.RpcError as error:
-        additions.miss(choice, from_rpc(error), "was not used: the tokenizer did not count its passages")
+        additions.miss(
+            choice, service_problem("tokenizer", error), "was not used: the tokenizer did not count its passages"
+        )
         return
     metrics.ADDITIONS.labels("passages", "found" if additions.found else "none").inc()
 

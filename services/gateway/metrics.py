@@ -106,6 +106,13 @@ for _name, _ratio in _stages.items():
 _session_turns: deque[bool] = deque(maxlen=1_000)
 
 
+MOVES = Counter("stagemesh_sequence_moves_total", "Sequences that went on at another engine, by why", ["why"])
+MOVE_PAUSE = Histogram(
+    "stagemesh_sequence_move_seconds",
+    "Time from the loss of an engine to the next tokens from another",
+    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30),
+)
+
 _BREAKER_VALUES = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import grpc
 
+from services.gateway.breakers import StageBreakers
+from services.gateway.config import BreakersConfig
 from services.gateway.detokenizer import DetokenizerLink
 from services.gateway.engines import Engines
 from services.gateway.passage_tokens import PassageTokens
@@ -17,6 +19,9 @@ from stagemesh.api.tokenizer.v1 import tokenizer_pb2_grpc
 from stagemesh.api.validator.v1 import validator_pb2_grpc
 from stagemesh.runtime.channel import dial
 from stagemesh.runtime.mesh_config import MeshConfig
+
+
+DEFAULT_BREAKERS = BreakersConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +37,18 @@ class Peers:
     engines: Engines
     sessions: SessionEngines
     prefixes: PrefixEngines
+    breakers: StageBreakers
     channels: tuple[grpc.aio.Channel, ...]
 
     async def close(self) -> None:
+        await self.breakers.close()
         await self.detokenizer.close()
         await self.engines.close()
         for channel in self.channels:
             await channel.close()
 
 
-async def connect(config: MeshConfig) -> Peers:
+async def connect(config: MeshConfig, breakers: BreakersConfig = DEFAULT_BREAKERS) -> Peers:
     """Lazy channels to all services, and links to all engines."""
     addresses, limit = config.addresses, config.max_message_bytes
     tokenizer, cache = (
@@ -51,7 +58,7 @@ async def connect(config: MeshConfig) -> Peers:
     validator = dial(addresses.validator, max_message_bytes=limit)
     corrector = dial(addresses.corrector, max_message_bytes=limit)
     tokenizer_stub = tokenizer_pb2_grpc.TokenizerServiceStub(tokenizer)
-    engines = Engines(addresses.engine, max_message_bytes=limit)
+    engines = Engines(addresses.engine, max_message_bytes=limit, breaker=breakers.of("engine"))
     await engines.start()
     return Peers(
         tokenizer=tokenizer_stub,
@@ -65,5 +72,8 @@ async def connect(config: MeshConfig) -> Peers:
         engines=engines,
         sessions=SessionEngines(),
         prefixes=PrefixEngines(),
+        breakers=StageBreakers(
+            breakers, {"tokenize": tokenizer, "cache": cache, "validate": validator, "correct": corrector}
+        ),
         channels=(tokenizer, cache, validator, corrector),
     )

@@ -14,7 +14,9 @@ from services.gateway.config import GatewayConfig
 from services.gateway.gathering import gather, gather_again, tokenize_placed
 from services.gateway.peers import Peers
 from services.gateway.placement import Placement
+from services.gateway.service_problem import service_problem
 from services.gateway.session_lease import lease_of, open_session
+from services.gateway.stage_policies import POLICIES
 from services.gateway.work import Prompt, Work
 from stagemesh.api.cache.v1 import cache_pb2
 from stagemesh.api.common.v1 import common_pb2
@@ -23,11 +25,8 @@ from stagemesh.api.tokenizer.v1 import tokenizer_pb2
 from stagemesh.api.validator.v1 import validator_pb2
 from stagemesh.runtime.channel import call_metadata
 from stagemesh.runtime.errors import InvalidRequest, StagemeshError, from_rpc
-from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
 
-TOKENIZER_RETRIES = RetryPolicy(max_attempts=20, first_backoff_s=0.1, max_backoff_s=1.5, max_faults=2)
-"""About 12 s in all: a lone tokenizer that restarts is back by then."""
 log = get_logger(__name__)
 
 
@@ -130,14 +129,17 @@ async def _tokenize(
             answer = await call(
                 peers.tokenizer.Prepare,
                 request,
-                TOKENIZER_RETRIES,
+                POLICIES["tokenize"].retries,
                 work.deadline,
                 config.tokenizer_timeout_s,
                 stages=("tokenize", "analyze"),
+                breaker=peers.breakers["tokenize"],
             )
             measured.note(answer)
         except grpc.RpcError as error:
-            raise _with_room(from_rpc(error), work.job.request.sampling.max_tokens, engine.context_length) from error
+            raise _with_room(
+                service_problem("tokenizer", error), work.job.request.sampling.max_tokens, engine.context_length
+            ) from error
     work.log_stages.add(
         common_pb2.StageReport(
             stage=stages.ANALYZE,

@@ -12,17 +12,15 @@ from services.gateway.config import GatewayConfig
 from services.gateway.generation import choice_seed, sequence_id
 from services.gateway.job import Job
 from services.gateway.peers import Peers
+from services.gateway.service_problem import service_problem
+from services.gateway.stage_policies import POLICIES
 from services.gateway.stages import StageLog
 from services.gateway.work import Output, Prompt, Work
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.corrector.v1 import corrector_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.api.validator.v1 import validator_pb2
-from stagemesh.runtime.errors import from_rpc
-from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
-
-RETRIES = RetryPolicy(max_attempts=3, first_backoff_s=0.1, max_backoff_s=0.5, max_faults=2)
 
 log = get_logger(__name__)
 
@@ -96,17 +94,19 @@ async def _validate(work: Work, text: str, peers: Peers, config: GatewayConfig) 
             answer = await call(
                 peers.validator.Validate,
                 request,
-                RETRIES,
+                POLICIES["validate"].retries,
                 work.deadline,
                 config.validator_timeout_s,
                 stages=("validate",),
+                breaker=peers.breakers["validate"],
+                skips_open=POLICIES["validate"].skips_open,
             )
             measured.note(answer)
             return answer.response.verdict
     except grpc.RpcError as error:
-        reason = from_rpc(error)
+        reason = service_problem("validator", error)
         log.warning("answer not validated", error=str(reason))
-        work.log_stages.degrade(stages.VALIDATE, fallback="unvalidated", reason=reason.reason)
+        work.log_stages.degrade(stages.VALIDATE, fallback=POLICIES["validate"].fallback, reason=reason.reason)
         return None
 
 
@@ -136,17 +136,19 @@ async def _correct(
             answer = await call(
                 peers.corrector.Correct,
                 request,
-                RETRIES,
+                POLICIES["correct"].retries,
                 work.deadline,
                 config.corrector_timeout_s,
                 stages=("correct",),
+                breaker=peers.breakers["correct"],
+                skips_open=POLICIES["correct"].skips_open,
             )
             measured.note(answer)
             return answer.response
     except grpc.RpcError as error:
-        reason = from_rpc(error)
+        reason = service_problem("corrector", error)
         log.warning("answer not corrected", error=str(reason))
-        work.log_stages.degrade(stages.CORRECT, fallback="verdict", reason=reason.reason)
+        work.log_stages.degrade(stages.CORRECT, fallback=POLICIES["correct"].fallback, reason=reason.reason)
         return None
 
 

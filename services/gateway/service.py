@@ -27,6 +27,7 @@ from services.gateway.peers import Peers, connect
 from services.gateway.quality_servicer import QualityServicer
 from services.gateway.rates.guards import Guards
 from services.gateway.rates.sampler import LoadSampler
+from services.gateway.reloading import Reloading
 from services.gateway.runner import Runner
 from services.gateway.servicer import GatewayServicer
 from services.gateway.sessions_servicer import SessionsServicer
@@ -129,6 +130,7 @@ class GatewayService:
             self.gateway, self._deferred, self._ledger, lease_s=config.lease_s, max_runs=config.deferred_max_runs
         )
         self._lag = DeferralLag(deferred)
+        self._reloading: Reloading | None = None
         self._http = HttpServer(self.gateway, config)
 
     async def _adapters_of(self, tenant_id: str) -> frozenset[str]:
@@ -149,6 +151,7 @@ class GatewayService:
         await self._http.start()
         for relay in self._relays:
             relay.start()
+        self._reloading = Reloading(self._peers.breakers, self._peers.engines)
         while await self.gateway.readiness():  # noqa: ASYNC110  it depends on other processes
             await asyncio.sleep(READY_POLL_S)
 
@@ -161,6 +164,8 @@ class GatewayService:
 
     async def close(self) -> None:
         await self._http.stop()
+        if self._reloading is not None:
+            await self._reloading.close()
         await self._leases.close()
         await self._lag.close()
         await self._sampler.close()
@@ -194,4 +199,4 @@ def _is_loopback(host: str) -> bool:
 
 
 async def compose(mesh: MeshConfig, config: GatewayConfig) -> GatewayService:
-    return GatewayService(mesh, config, process_identity("gateway"), await connect(mesh))
+    return GatewayService(mesh, config, process_identity("gateway"), await connect(mesh, config.breakers))

@@ -11,6 +11,7 @@ from services.gateway.calls import REFUSALS, call
 from services.gateway.config import GatewayConfig
 from services.gateway.peers import Peers
 from services.gateway.placement import Placement, choose, describe
+from services.gateway.stage_policies import POLICIES
 from services.gateway.stages import StageLog
 from services.gateway.work import Work
 from stagemesh.api.cache.v1 import cache_pb2
@@ -22,7 +23,6 @@ from stagemesh.runtime.errors import DeadlineExceeded
 from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
 
-CACHE_RETRIES = RetryPolicy(max_attempts=2, first_backoff_s=0.01, max_faults=1)
 SESSION_RETRIES = RetryPolicy(max_attempts=1_000, first_backoff_s=0.02, max_backoff_s=0.5, max_faults=2)
 """As often as `gateway.session_wait_s` allows."""
 SESSION_SHARE = 0.5
@@ -53,7 +53,13 @@ async def open_session(
     try:
         with work.log_stages.measure(stages.CACHE) as measured:
             answer = await call(
-                peers.cache.OpenSession, request, SESSION_RETRIES, wait, config.session_timeout_s, stages=("cache",)
+                peers.cache.OpenSession,
+                request,
+                SESSION_RETRIES,
+                wait,
+                config.session_timeout_s,
+                stages=("cache",),
+                breaker=peers.breakers["cache"],
             )
             measured.note(answer)
             measured.detail = _place(work, model, mode, answer.response, placement, peers)
@@ -131,14 +137,21 @@ async def _resolve(
     try:
         with work.log_stages.measure(stages.CACHE) as measured:
             answer = await call(
-                peers.cache.Resolve, request, CACHE_RETRIES, work.deadline, config.cache_timeout_s, stages=("cache",)
+                peers.cache.Resolve,
+                request,
+                POLICIES["cache"].retries,
+                work.deadline,
+                config.cache_timeout_s,
+                stages=("cache",),
+                breaker=peers.breakers["cache"],
+                skips_open=POLICIES["cache"].skips_open,
             )
             measured.note(answer)
             if not work.job.request.session_id:
                 measured.detail = f"{answer.response.lease.kv.stored_tokens:,} tokens stored"
             return answer.response.lease
     except grpc.RpcError as error:
-        _go_without("cold", "", error, work.log_stages)
+        _go_without(POLICIES["cache"].fallback, "", error, work.log_stages)
         return cache_pb2.Lease()
 
 

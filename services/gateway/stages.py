@@ -118,7 +118,7 @@ class StageLog:
 
     def add(self, report: common_pb2.StageReport) -> None:
         """Record one report. Times add up; the worse status wins, except that a fallback heals a failure. Fallbacks of
-        one stage are all named; the reason is that of the first."""
+        one stage are all named, and their reasons."""
         known = self._reports.get(report.stage)
         if known is None:
             known = self._reports[report.stage] = common_pb2.StageReport()
@@ -138,6 +138,8 @@ class StageLog:
                 known.instance, known.generation = report.instance, report.generation
             if both_degraded:
                 known.fallback = _joined(known.fallback, report.fallback, ", ")
+                if report.reason not in (known.reason, *known.further_reasons):
+                    known.further_reasons.append(report.reason)
                 known.detail = _joined(known.detail, report.detail, "; ")
             else:
                 known.detail = report.detail or known.detail

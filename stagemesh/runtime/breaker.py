@@ -36,6 +36,10 @@ class Breaker:
         self._opened_at_s = 0.0
         self._probe_since_s: float | None = None
 
+    def configure(self, config: BreakerConfig) -> None:
+        """Take other thresholds; what has been counted stays."""
+        self._config = config
+
     @property
     def state(self) -> State:
         if self._num_failures < self._config.failure_threshold:

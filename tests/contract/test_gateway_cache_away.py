@@ -29,6 +29,7 @@ from stagemesh.api.tokenizer.v1 import tokenizer_pb2
 from stagemesh.cli.client.connection import Connection
 from stagemesh.cli.exits import Exit
 from stagemesh.runtime.channel import dial
+from stagemesh.runtime.breaker import Breaker, BreakerConfig
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import DeadlineExceeded, InvalidRequest, StagemeshError, Unavailable, to_status
 from stagemesh.runtime.identity import process_identity
@@ -93,6 +94,7 @@ async def peers(cache: Cache | None, port: int | None = None) -> AsyncIterator[A
         preferences=preferences_pb2_grpc.PreferenceServiceStub(channel),
         engines=SimpleNamespace(serving=lambda *_: [], forget=forget),
         sessions=SessionEngines(),
+        breakers={"cache": Breaker(BreakerConfig())},
     )
     await channel.close()
     if server is not None:

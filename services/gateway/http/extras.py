@@ -34,10 +34,11 @@ def reply_headers(finals: Sequence[gateway_pb2.Final]) -> dict[str, str]:
     """The outcome, and for a degraded answer where and why."""
     headers = {"x-request-id": finals[0].request_id, "x-stagemesh-outcome": outcome_name(worst(finals))}
     degraded = [
-        f"{_stage_name(report.stage)}={report.reason or 'UNKNOWN'}"
+        f"{_stage_name(report.stage)}={reason or 'UNKNOWN'}"
         for final in finals
         for report in final.stages
         if report.status in (common_pb2.STAGE_STATUS_DEGRADED, common_pb2.STAGE_STATUS_FAILED)
+        for reason in (report.reason, *report.further_reasons)
     ]
     if degraded:
         headers["x-stagemesh-degraded"] = _UNPRINTABLE.sub("?", ", ".join(degraded))[:MAX_HEADER_CHARS]
@@ -109,6 +110,8 @@ def _stage(report: common_pb2.StageReport) -> JsonObject:
         "instance": report.instance or None,
         "fallback": report.fallback or None,
         "reason": report.reason or None,
+        "further_reasons": list(report.further_reasons),
+        "layer": report.layer if report.HasField("layer") else None,
         "detail": report.detail or None,
     }
 

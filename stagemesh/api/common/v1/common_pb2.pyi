@@ -174,6 +174,7 @@ class StageReport(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     LAYER_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    FURTHER_REASONS_FIELD_NUMBER: _builtins.int
     stage: Global___Stage.ValueType
     status: Global___StageStatus.ValueType
     attempts: _builtins.int
@@ -189,6 +190,10 @@ class StageReport(_message.Message):
     """The layer where the fault was found; absent outside the engine."""
     detail: _builtins.str
     """What was found or chosen, for a reader, e.g. which engine has the session's pages."""
+    @_builtins.property
+    def further_reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Reasons of further fallbacks of the same stage."""
+
     def __init__(
         self,
         *,
@@ -202,10 +207,11 @@ class StageReport(_message.Message):
         reason: _builtins.str = ...,
         layer: _builtins.int | None = ...,
         detail: _builtins.str = ...,
+        further_reasons: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "layer", b"layer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "attempts", b"attempts", "detail", b"detail", "duration_us", b"duration_us", "fallback", b"fallback", "generation", b"generation", "instance", b"instance", "layer", b"layer", "reason", b"reason", "stage", b"stage", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "attempts", b"attempts", "detail", b"detail", "duration_us", b"duration_us", "fallback", b"fallback", "further_reasons", b"further_reasons", "generation", b"generation", "instance", b"instance", "layer", b"layer", "reason", b"reason", "stage", b"stage", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__layer: _TypeAlias = _typing.Literal["layer"]  # noqa: Y015
     _WhichOneofArgType__layer: _TypeAlias = _typing.Literal["_layer", b"_layer"]  # noqa: Y015
