@@ -20,7 +20,6 @@ from stagemesh.api.validator.v1 import validator_pb2_grpc
 from stagemesh.runtime.channel import dial
 from stagemesh.runtime.mesh_config import MeshConfig
 
-
 DEFAULT_BREAKERS = BreakersConfig()
 
 

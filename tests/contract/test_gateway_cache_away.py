@@ -28,8 +28,8 @@ from stagemesh.api.gateway.v1 import gateway_pb2, sessions_pb2, sessions_pb2_grp
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2
 from stagemesh.cli.client.connection import Connection
 from stagemesh.cli.exits import Exit
-from stagemesh.runtime.channel import dial
 from stagemesh.runtime.breaker import Breaker, BreakerConfig
+from stagemesh.runtime.channel import dial
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import DeadlineExceeded, InvalidRequest, StagemeshError, Unavailable, to_status
 from stagemesh.runtime.identity import process_identity
