@@ -61,6 +61,24 @@ class OwnMesh:
     def http_url(self) -> str:
         return f"http://127.0.0.1:{self._ports[1]}"
 
+    @property
+    def grpc_address(self) -> str:
+        return f"127.0.0.1:{self._ports[0]}"
+
+    def pid(self, name: str) -> int:
+        """Of a process; 0 while it does not run."""
+        record = json.loads((self._state / "mesh.json").read_text())
+        return next((int(process["pid"]) for process in record["processes"] if process["name"] == name), 0)
+
+    def wait_ready(self, seconds: float) -> None:
+        """Wait until all processes are ready."""
+
+        def is_ready() -> bool:
+            record = json.loads((self._state / "mesh.json").read_text())
+            return all(process["state"] == "ready" for process in record["processes"])
+
+        wait_until(is_ready, seconds, "the mesh is ready")
+
     @contextmanager
     def gateway(self) -> Iterator[gateway_pb2_grpc.GatewayServiceStub]:
         with grpc.insecure_channel(f"127.0.0.1:{self._ports[0]}") as channel:

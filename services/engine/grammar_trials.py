@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import tempfile
 import time
@@ -42,6 +43,7 @@ class GrammarTrials:
         self._sandbox: Sandbox | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._verdicts: OrderedDict[Constraint, _Verdict] = OrderedDict()
+        self._trying: dict[Constraint, asyncio.Future[_Verdict]] = {}
 
     async def warm_up(self) -> None:
         """Start the processes; what fails here is tried again with the first constraint."""
@@ -55,7 +57,7 @@ class GrammarTrials:
         not be found out."""
         verdict = self._verdicts.get(constraint)
         if verdict is None or time.monotonic() > verdict.until_s:
-            verdict = await self._try(constraint, tenant_id)
+            verdict = await self._tried(constraint, tenant_id)
             self._verdicts[constraint] = verdict
             if len(self._verdicts) > MAX_VERDICTS:
                 self._verdicts.popitem(last=False)
@@ -85,6 +87,19 @@ class GrammarTrials:
                 arguments_of(str(path), self._vocab_size, self._tokenizer.eos_token_ids, limits),
             )
         return self._sandbox
+
+    async def _tried(self, constraint: Constraint, tenant_id: str) -> _Verdict:
+        """Requests with the same constraint wait for one trial together."""
+        trial = self._trying.get(constraint)
+        if trial is None:
+            trial = self._trying[constraint] = asyncio.ensure_future(self._try(constraint, tenant_id))
+            trial.add_done_callback(lambda done: self._ended(constraint, done))
+        return await asyncio.shield(trial)
+
+    def _ended(self, constraint: Constraint, trial: asyncio.Future[_Verdict]) -> None:
+        del self._trying[constraint]
+        if not trial.cancelled():
+            trial.exception()  # its waiters have it; perhaps none is left
 
     async def _try(self, constraint: Constraint, tenant_id: str) -> _Verdict:
         try:

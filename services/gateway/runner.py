@@ -86,6 +86,7 @@ class Runner:
                 return pipeline.ended(work, common_pb2.OUTCOME_DEGRADED, caught)
             over = isinstance(caught, Unavailable | Exhausted)
             if over and work.job.request.allow_deferral and await self.deferral.defer(work):
+                log.info("not served now", reason=caught.reason, why=caught.message)
                 return None
             return pipeline.ended(work, common_pb2.OUTCOME_REJECTED, caught)
         except Exception:

@@ -65,7 +65,7 @@ class Healer:
         try:
             yield
         finally:
-            self.watchdog.end(num_rows)
+            self.watchdog.end(num_rows, was_disturbed=self.was_disturbed)
 
     def run(self, items: Seq[WorkItem], probe: Probe) -> Rows:
         """The step itself. Raises whatever a model raises."""

@@ -13,8 +13,11 @@ from stagemesh.runtime.telemetry import get_logger
 
 log = get_logger(__name__)
 
-FACTOR = 20.0
-"""How much longer than its rows took in the slowest step so far a step may take, on top of its fixed time."""
+FACTOR = 10.0
+"""How many times what a step like it took lately a step may take, on top of the fixed time."""
+FEW_ROWS = 32
+"""Up to so many rows a step takes about as long as with one."""
+SMOOTHING = 0.2
 LOOK_S = 0.25
 
 
@@ -38,7 +41,7 @@ class Watchdog:
         self._limits, self._end_process = limits, end_process
         self._began_s = 0.0
         self._limit_s = 0.0
-        self._row_s = 0.0
+        self._few_s = self._row_s = 0.0
         self._stopped = threading.Event()
         self.over_time = threading.Event()
         """Set while a step is over its time."""
@@ -52,16 +55,25 @@ class Watchdog:
 
     def begin(self, num_rows: int) -> None:
         """A step of so many rows begins."""
-        self._limit_s = self._limits.step_timeout_s + FACTOR * self._row_s * num_rows
+        self._limit_s = self._limits.step_timeout_s + FACTOR * self._expected_s(num_rows)
         self._began_s = time.monotonic()
 
-    def end(self, num_rows: int) -> None:
+    def end(self, num_rows: int, *, was_disturbed: bool = False) -> None:
+        """The step ended; one that was disturbed tells nothing of how long steps take."""
         seconds = time.monotonic() - self._began_s
         self._began_s = 0.0
         if self.over_time.is_set():
             self.over_time.clear()
-        else:
-            self._row_s = max(self._row_s, seconds / max(1, num_rows))
+        elif not was_disturbed and num_rows <= FEW_ROWS:
+            self._few_s += (SMOOTHING if self._few_s else 1.0) * (seconds - self._few_s)
+        elif not was_disturbed:
+            row_s = seconds / num_rows
+            self._row_s += (SMOOTHING if self._row_s else 1.0) * (row_s - self._row_s)
+
+    def _expected_s(self, num_rows: int) -> float:
+        if num_rows <= FEW_ROWS:
+            return self._few_s
+        return max(self._few_s, num_rows * (self._row_s or self._few_s))
 
     def look(self) -> None:
         """What the thread does every LOOK_S."""
