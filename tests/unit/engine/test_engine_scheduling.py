@@ -196,12 +196,12 @@ def test_a_long_prompt_that_finds_no_pages_does_not_close_the_door_to_short_ones
 
 
 def test_a_prompt_that_needs_nearly_all_pages_has_its_turn_beside_a_stream_of_short_ones() -> None:
-    simulation = Simulation(num_pages=100)
+    simulation = Simulation(num_pages=500)
     simulation.add("short", 100, num_output=30)
     simulation.step()
-    simulation.add("huge", 1560)
+    simulation.add("huge", 7_800)
     number = 0
-    while "huge" not in simulation.first_token_s and simulation.now_s < 100:
+    while "huge" not in simulation.first_token_s and simulation.now_s < 60:
         while len(simulation.scheduler.waiting) < 3:
             simulation.add(f"short-{number}", 100)
             number += 1
