@@ -69,26 +69,32 @@ class Citations:
 
     def _clause_issues(self, lines: Sequence[Line], found: Sequence[Heading], pointer: str) -> list[Issue]:
         known = {kind: {_dotted(h) for h in found if h.kind == kind} for kind in {h.kind for h in found}}
+        several_lists = sum(heading.kind == "plain" and heading.number == (1,) for heading in found) > 1
         begins = {heading.line for heading in found}
         issues: list[Issue] = []
         for line in lines:
             for kind, number, written in _references(line, line.number in begins):
-                if not self._exists(kind, number, known):
+                if not self._exists(kind, number, known, several_lists):
                     message = f"{written} is referred to, but there is no such clause; name one that exists"
                     issues.append(issue_at(pointer, "citation.clause", line.number, message))
                     if len(issues) == MAX_FOUND:
                         return issues
         return issues
 
-    def _exists(self, kind: str, number: str, known: dict[str, set[str]]) -> bool:
+    def _exists(self, kind: str, number: str, known: dict[str, set[str]], several_lists: bool) -> bool:
+        """Whether there is that clause, or nothing by which to tell."""
         if self._given is not None:
             return number in self._given
-        same = known.get(kind, set())
-        others = known.get("decimal", set()) | known.get("plain", set()) if kind != "条" else set()
+        same, plain, decimals = (known.get(name, set()) for name in (kind, "plain", "decimal"))
+        if kind == "条":
+            return number in same or not same
         if "." in number:
-            return number in others or not known.get("decimal")
-        inside = {other.split(".")[0] for other in others}
-        return number in same or number in inside or not (same or inside)
+            return number in decimals or not decimals
+        others = plain | {dotted.split(".")[0] for dotted in decimals}
+        if number in same or number in others:
+            return True
+        # Without clauses of that kind, a list may be what is meant, where there is only one.
+        return not same and (several_lists or not others)
 
     def _note_issues(self, lines: Sequence[Line], pointer: str) -> list[Issue]:
         entries = {int(match["n"]) for line in lines if (match := _ENTRY.match(line.text))}
@@ -187,8 +193,10 @@ def _listed(text: str) -> Iterator[str]:
         number = _clause(part.strip())
         if not number:
             continue
-        if joint in {"to", "through", "–", "-"} and before.isdecimal() and number.isdecimal():
-            yield from map(str, range(int(before) + 1, min(int(number), int(before) + MAX_RANGE)))
+        if joint in {"to", "through", "–", "-"}:
+            if not (before.isdecimal() and number.isdecimal() and 0 < int(number) - int(before) <= MAX_RANGE):
+                return  # no range: 252.227-7013
+            yield from map(str, range(int(before) + 1, int(number)))
         yield number
         before, joint = number, ""
 

@@ -111,6 +111,6 @@ def _lists(found: Sequence[Heading], pointer: str) -> list[Issue]:
             problem = _problem(open_lists[-1], heading, open_lists[-1].number[0], now)
             issues.append(issue_at(pointer, "clause.number", heading.line, problem))
             open_lists[-1] = heading
-        elif not open_lists:
-            open_lists = [heading]
+        elif not open_lists or now < open_lists[-1].number[0]:
+            open_lists = [*open_lists[-7:], heading]  # another list, whose beginning is not here
     return issues

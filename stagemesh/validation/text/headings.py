@@ -41,12 +41,14 @@ _ENGLISH = re.compile(
     rf"(?P<n>{_DOTTED}|[0-9]{{1,4}}|[IVXLC]{{1,8}}|[A-Za-z]+(?:-[a-z]+)?)(?P<rest>.*)",
     re.IGNORECASE,
 )
-_TITLE = re.compile(r"(?:\*\*|__)?(?:\s*$|[.:)：。、—–-]+(?:\s|\*|$)|[ \t]*[—–-][ \t]|\s+[\"“(\[A-Z*\u4e00-\u9fff])")
+_TITLE = re.compile(r"(?:\*\*|__)?(?:\s*$|[.:)：。、—–-]+(?:\s|\*|$)|[ \t]*[—–-]+[ \t]|\s+[\"“(\[A-Z*\u4e00-\u9fff])")
 _DECIMAL = re.compile(rf"{_MARKS}(?P<n>{_DOTTED})[.)、]?(?:\*\*)?[ \t\u3000]+(?P<rest>.*)")
 _DECIMAL_REST = re.compile(r"[\"“(\[*_A-Z\u4e00-\u9fff]")
 _UNIT = re.compile(r"(?:[KMGT]?i?[BWVAJ]|[KMG]?Hz|[KMG]bps|USD|EUR|GBP|CNY|RMB|[万亿]?元|万|亿|米|吨|[℃°]C?)\b")
 """What is measured, as in `1.5 GB`, is no clause."""
-_PLAIN = re.compile(rf"{_MARKS}(?P<n>[0-9]{{1,3}})[.、．](?:[ \t\u3000]+|(?=[\u4e00-\u9fff]))(?P<rest>.*)")
+_PLAIN = re.compile(
+    rf"[ \t]*+(?:[*|>][ \t]+)?{_MARKS}(?P<n>[0-9]{{1,3}})[.、．](?:[ \t\u3000]+|(?=[\u4e00-\u9fff]))(?P<rest>.*)"
+)
 _IDEOGRAPH = re.compile(rf"{_MARKS}(?P<n>[{NUMERALS}]{{1,5}})、(?P<rest>.*)")
 _ENDS = re.compile(r"[.;:!?。；：！？”\"】）)*_]\s*$")
 
@@ -63,13 +65,22 @@ class Heading:
 
 def headings(lines: Sequence[Line]) -> list[Heading]:
     found: list[Heading] = []
-    before_ends = True
+    before_ends, next_plain = True, 0
     for line in lines:
-        heading = _heading(line) if line.after_break or before_ends or _SPACED.match(line.text) else None
+        begins = line.after_break or before_ends or _SPACED.match(line.text)
+        heading = _heading(line) if begins else _next_plain(line, next_plain)
         if heading is not None:
             found.append(heading)
+            next_plain = heading.number[0] + 1 if heading.kind == "plain" else next_plain
         before_ends = heading is not None or bool(_ENDS.search(line.text[-20:]))
     return found
+
+
+def _next_plain(line: Line, next_number: int) -> Heading | None:
+    """An item that goes on with a list, or begins one, though the line before has not ended: `… and,`."""
+    match = _PLAIN.match(line.text[:300])
+    number = int(match["n"]) if match else 0
+    return _made(line, "plain", number, f"{number}.") if number and number in (1, next_number) else None
 
 
 def _heading(line: Line) -> Heading | None:

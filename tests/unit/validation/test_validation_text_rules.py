@@ -24,6 +24,11 @@ def issues(text: str, **fields: Any) -> tuple[Issue, ...]:
 
 
 CLEAN = [
+    "Rights:\n1. to copy\nall parts, and,\n2. to lend; and,\n3. to sell.",
+    "Section 1 -- Definitions.\n\nSection 2 -- Scope.\n\nSections 1 and 2 survive.",
+    "1. One\n2. Two\n3. Three\n\n2. Copyright\n3. Restrictions",
+    "1. Goods\n2. Price\n\nNotes\n1. See Section 5 of the law.\n2. And Section 9.",
+    "* 1. Scope *\n*\n* 2. Term *\n*\n3. End; clause 252.227-7013.",
     "Section 1.1 Goods\nSection 1.2 Services\n第2.1条 价格\n第2.2条 期限",
     "Specification:\n1.5 GB memory\n2.0 GHz clock\n0.5 MB cache",
     "CAS 7732-18-5 and 1234-56-78; 35 May; In May 35 people came.",
