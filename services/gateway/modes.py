@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import replace
 
 from services.gateway import metrics
+from services.gateway.adapters import WantedAdapter
 from services.gateway.alerts import Alerts
 from services.gateway.engines import Engines
 from services.gateway.job import Job
@@ -100,4 +101,4 @@ class Modes:
             self._in_a_row.popitem(last=False)
 
     def _holds(self, job: Job, mode: Mode) -> bool:
-        return bool(self._engines.serving(job.model, mode))
+        return bool(self._engines.serving(job.model, mode, WantedAdapter(job.adapter)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -11,13 +13,17 @@ from services.gateway import adapters as module
 from services.gateway.adapters import NO_ADAPTER, AdapterPermits, WantedAdapter, split_name
 from services.gateway.config import GatewayConfig
 from services.gateway.core import AdapterInfo, ModelInfo
+from services.gateway.engine_link import EngineLost
 from services.gateway.engines import ANY_MODE, Engines, _take_any_generation
 from services.gateway.http.models import find_object, list_objects, served_name
 from services.gateway.job import make_job
+from services.gateway.placement import Placement
 from services.gateway.prepare import with_adapter
-from stagemesh.api.common.v1.common_pb2 import ModelIdentity
+from stagemesh.api.common.v1.common_pb2 import FINISH_REASON_STOP, ModelIdentity
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
+from stagemesh.runtime.breaker import Breaker, BreakerConfig
+from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import NotFound, Unavailable
 from stagemesh.runtime.mesh_config import DEFAULT_MODEL, MeshConfig
 
@@ -169,3 +175,76 @@ def test_adapters_are_listed_as_models_behind_their_base() -> None:
     assert served_name([base], ":red") == "m:red"
     assert served_name([base], "") == "m"
     assert served_name([base], "what") == "what"
+
+
+class RunningLink(Link):
+    """An engine that is lost after the first of two tokens, unless it is the last that is asked."""
+
+    in_flight_tokens = 0
+
+    def __init__(self, *adapters: engine_pb2.Adapter, breaks: bool) -> None:
+        super().__init__(*adapters)
+        self.breaks = breaks
+        self.address = "first" if breaks else f"{id(self)}"
+        self.breaker = Breaker(BreakerConfig())
+        self.asked: list[engine_pb2.Submit] = []
+
+    async def run(self, submit: engine_pb2.Submit) -> AsyncGenerator[engine_pb2.SequenceDelta]:
+        self.asked.append(copy.deepcopy(submit))
+        first = len(submit.delivered_token_ids)
+        yield engine_pb2.SequenceDelta(first_index=first, token_ids=[first])
+        if self.breaks:
+            self.ready = False
+            raise EngineLost("x")
+        delta = engine_pb2.SequenceDelta(first_index=first + 1, token_ids=[first + 1])
+        delta.finish.reason = FINISH_REASON_STOP
+        yield delta
+
+
+async def tokens_of(links: dict[str, RunningLink], model: ModelIdentity) -> list[int]:
+    engines: Any = Engines([], max_message_bytes=65_536)
+    engines._links = links
+    deltas = engines.run(
+        "m",
+        engine_pb2.Submit(sequence_id="s", model=model),
+        Deadline.after(5),
+        max_attempts=3,
+        engine_wait_s=0.05,
+        placement=Placement(preferred="first"),
+    )
+    return [token async for delta, _ in deltas for token in delta.token_ids]
+
+
+async def test_a_sequence_goes_on_only_where_the_same_generation_is_held() -> None:
+    model = ModelIdentity(model="m", adapter="red", adapter_generation=1, adapter_revision="aa")
+    lost, other, same = (
+        RunningLink(FIRST, breaks=True),
+        RunningLink(SECOND, breaks=False),
+        RunningLink(SECOND, FIRST, breaks=False),
+    )
+    with pytest.raises(Unavailable):
+        await tokens_of({"lost": lost, "other": other}, model)
+    assert not other.asked, "what was delivered came from another generation"
+    lost.ready = True
+    same.ready = False
+    links = {"lost": lost, "other": other, "same": same}
+
+    class ComesUp(RunningLink):
+        """The engine with the same generation is up again when the first one is lost."""
+
+        async def run(self, submit: engine_pb2.Submit) -> AsyncGenerator[engine_pb2.SequenceDelta]:
+            same.ready = True
+            async for delta in super().run(submit):
+                yield delta
+
+    links["lost"] = ComesUp(FIRST, breaks=True)
+    assert await tokens_of(links, model) == [0, 1, 2]
+    assert same.asked[0].model == model
+    assert list(same.asked[0].delivered_token_ids) == [0]
+
+
+async def test_a_sequence_without_tokens_takes_the_generation_that_came_meanwhile() -> None:
+    model = ModelIdentity(model="m", adapter="red", adapter_generation=1, adapter_revision="aa")
+    other = RunningLink(SECOND, breaks=False)
+    assert await tokens_of({"other": other}, model) == [0, 1]
+    assert other.asked[0].model == ModelIdentity(model="m", adapter="red")
