@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,9 @@ class Broken:
     """Where the fault changes it; else the instance."""
     schema: dict[str, Any] | None = field(default=None)
 
+
+_WITHIN_LITERAL = re.compile(r"\b(?:n|nu|nul|null|t|tr|tru|true|f|fa|fal|fals|false)$")
+"""What is left of it may say which one it was."""
 
 Fault = Callable[[random.Random, Make], Broken | None]
 
@@ -150,7 +154,8 @@ def truncated(rng: random.Random, make: Make) -> Broken:
         last = make.business.fields[-1]
         is_full = make.business.closed and all(f.name in make.instance for f in make.business.fields)
         return Broken(text[:-1], determined=is_full and last.kind not in ("int", "amount", "rate", "weight"))
-    return Broken(text[: rng.randrange(len(text) // 2, len(text) - 2)], determined=False)
+    cut = text[: rng.randrange(len(text) // 2, len(text) - 2)]
+    return Broken(_WITHIN_LITERAL.sub("", cut), determined=False)
 
 
 def duplicated(rng: random.Random, make: Make) -> Broken:

@@ -21,7 +21,10 @@ from services.corrector.form.units import (
 MAX_CHARS = 120
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])(?:\d[\d.,'’_ \u00a0\u202f]*\d|\d)(?:[eE][+-]?\d{1,3}(?![\w.]))?|[.]\d+")
 _PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
-_PIECES = re.compile(r"[^\s]+")
+_CODE_BEFORE = re.compile(
+    rf"^({'|'.join(code for code in CURRENCIES if code.isalpha() and code.isascii())})(?=[\d.,])", re.I
+)
+"""A currency's code right before the digits."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def read_amount(text: str) -> Amount | None:
     if len(text) > MAX_CHARS:
         return None
     text = unicodedata.normalize("NFKC", text).replace("−", "-").replace("–", "-").strip()
-    text = text.strip("\"'`“”*_ ")
+    text = _CODE_BEFORE.sub(r"\1 ", text.strip("\"'`“”*_ "))
     if (based := read_based(text)) is not None:
         return Amount(Decimal(based), 0.9)
     if _PLAIN.fullmatch(text) and "." not in text and (number := decimal_of(text)) is not None:
@@ -127,7 +130,7 @@ class _Sides:
             self.confidence = min(self.confidence, 0.7 if word in UNSURE_SCALES else 0.85)
         elif dimension is not None and not self.unit:
             self.unit = word
-            self.confidence = min(self.confidence, 0.85)
+            self.confidence = min(self.confidence, 0.7 if word in UNSURE_SCALES else 0.85)
         elif word in COUNTS:
             self.confidence = min(self.confidence, 0.85)
         elif word not in FILLERS:
@@ -144,5 +147,5 @@ def _in_words(text: str) -> Amount | None:
     bare, scale = text.lower().strip(), 0
     for suffix in ("元整", "圆整", "元", "圆", "dollars", "只", "个", "件", "人", "天", "only", "台"):
         bare = bare.removesuffix(suffix).strip()
-    value = read_words(bare.removeprefix("人民币"))
+    value = read_words(bare.removeprefix("人民币").replace(" ", "" if not bare.isascii() else " "))
     return None if value is None or not bare else Amount(Decimal(value).scaleb(scale), 0.85)

@@ -11,7 +11,7 @@ from services.corrector.form.scalars import scalar_guesses
 from services.corrector.form.shape import Shape
 from services.corrector.form.tables import row_guess
 from services.corrector.form.values import Word
-from services.corrector.form.wrappers import scalar_within, score, unwrapped
+from services.corrector.form.wrappers import is_alone, scalar_within, score, unwrapped
 from stagemesh.validation.pointer import Path
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class ArrayFit:
         return (
             None
             if inner is None
-            else Guess(inner, "a single value in an array or object", 0.82 if len(value) == 1 else 0.65)
+            else Guess(inner, "a single value in an array or object", 0.82 if is_alone(value) else 0.6)
         )
 
 

@@ -25,7 +25,7 @@ _WEEKDAYS = {name: number for number, names in enumerate(
      "fri friday 星期五 周五 礼拜五", "sat saturday 星期六 周六 礼拜六", "sun sunday 星期日 星期天 周日 周天 礼拜天 礼拜日")
 ) for name in names.split()}  # fmt: skip
 _WEEKDAY = re.compile(
-    r"^(?:(mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\.?,?\s+)|[（(]?((?:星期|周|礼拜)[一二三四五六日天])[)）]?",
+    r"^(?:(mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\.?,?\s+)|[（(]?((?:星期|周|礼拜)[一二三四五六日天])[)）]?|\s*\((mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?\)$",
     re.IGNORECASE,
 )
 _YEAR_FIRST = re.compile(r"(\d{4})\s*[-/.年_]\s*(\d{1,2})\s*[-/.月_]\s*(\d{1,2})\s*(?:日|号)?(?![\d])")
@@ -73,7 +73,7 @@ def read_dates(text: str) -> list[Moment]:
         moment for moment, start, end in _dates_in(bare) if start == 0 for moment in _with_time(moment, bare[end:])
     ]
     if weekday and found:
-        number = _WEEKDAYS[weekday[2] or weekday[1].lower()[:3]]
+        number = _WEEKDAYS[weekday[2] or (weekday[1] or weekday[3]).lower()[:3]]
         fitting = [moment for moment in found if moment.date.weekday() == number]
         if len(fitting) == 1:
             return [replace(fitting[0], confidence=max(fitting[0].confidence, 0.85))]

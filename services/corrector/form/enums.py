@@ -17,7 +17,7 @@ from stagemesh.validation.json_text import dump
 
 _SYNONYMS = (
     "pending|awaiting|waiting|open|待处理|待办|待定|等待中|未处理",
-    "pending|unpaid|outstanding|待付款|待支付|未付|未付款|未支付",
+    "unpaid|outstanding|待付款|待支付|未付|未付款|未支付",
     "pending review|under review|in review|待审核|审核中|审批中",
     "in progress|processing|ongoing|wip|started|active|处理中|进行中|办理中",
     "active|enabled|valid|live|启用|有效|生效|在用|正常",
@@ -43,13 +43,13 @@ _SYNONYMS = (
     "urgent|critical|紧急|加急|特急|严重",
     "male|m|man|男|男性|先生",
     "female|f|woman|女|女性|女士",
-    "cny|rmb|人民币|元|yuan|chinese yuan|renminbi",
-    "usd|us$|us dollar|us dollars|dollar|dollars|美元|美金",
-    "eur|€|euro|euros|欧元",
-    "gbp|£|pound|pounds|pound sterling|英镑",
+    "=cny|rmb|人民币|chinese yuan|renminbi", "cny|元|yuan",
+    "=usd|us$|us dollar|us dollars|美元|美金", "usd|dollar|dollars",
+    "=eur|€|euro|euros|欧元",
+    "=gbp|£|pound sterling|英镑",
     "jpy|yen|日元|japanese yen",
-    "hkd|hk$|港币|港元|hong kong dollar",
-    "kg|kilogram|kilograms|kilo|公斤|千克",
+    "=hkd|hk$|港币|港元|hong kong dollar",
+    "=kg|kilogram|kilograms|kilo|公斤|千克",
     "g|gram|grams|克",
     "pcs|pc|piece|pieces|个|件",
     "box|boxes|箱|盒",
@@ -59,8 +59,8 @@ _SYNONYMS = (
     "credit card|card|信用卡",
     "alipay|支付宝",
     "wechat pay|wechat|weixin|微信|微信支付",
-    "monday|mon|星期一|周一", "tuesday|tue|星期二|周二", "wednesday|wed|星期三|周三", "thursday|thu|星期四|周四",
-    "friday|fri|星期五|周五", "saturday|sat|星期六|周六", "sunday|sun|星期日|星期天|周日",
+    "=monday|mon|星期一|周一", "=tuesday|tue|星期二|周二", "=wednesday|wed|星期三|周三", "=thursday|thu|星期四|周四",
+    "=friday|fri|星期五|周五", "=saturday|sat|星期六|周六", "=sunday|sun|星期日|星期天|周日",
     "yes|y|是|true", "no|n|否|false",
     "individual|personal|person|个人", "company|corporate|business|enterprise|公司|企业|单位",
     "full time|fulltime|ft|全职", "part time|parttime|pt|兼职", "contract|contractor|合同工|合同制",
@@ -68,8 +68,8 @@ _SYNONYMS = (
     "monthly|month|每月|按月|月付|月结", "yearly|annual|annually|每年|按年|年付", "weekly|week|每周|按周", "quarterly|quarter|每季度|按季|季付", "daily|day|每日|每天|按天",
     "standard|regular|标准|普通", "express|expedited|快递|加急", "online|线上|在线", "offline|线下",
     "buy|purchase|买入|采购|购买", "sell|sale|卖出|销售", "income|收入", "expense|支出", "debit|借|借方", "credit|贷|贷方",
-    "china|cn|中国|prc", "united states|us|usa|美国", "germany|de|德国", "japan|jp|日本",
-    "english|en|英语|英文", "chinese|zh|中文|汉语",
+    "=china|cn|中国|prc", "=united states|us|usa|美国", "=germany|de|德国", "=japan|jp|日本",
+    "=english|en|英语|英文", "=chinese|zh|中文|汉语",
 )  # fmt: skip
 
 
@@ -77,7 +77,13 @@ def _folded(text: str) -> str:
     return re.sub(r"[\s_\-./·:：,，。!！\"'“”‘’]+", "", unicodedata.normalize("NFKC", text).casefold())
 
 
-_GROUPS: list[frozenset[str]] = [frozenset(_folded(word) for word in group.split("|")) for group in _SYNONYMS]
+_GROUPS = [frozenset(_folded(word) for word in group.lstrip("=").split("|")) for group in _SYNONYMS]
+_IDENTICAL = frozenset(group for group, text in zip(_GROUPS, _SYNONYMS, strict=True) if text.startswith("="))
+"""Groups of names for one thing; in the others the words only mean nearly the same."""
+
+
+_CONTRARY = frozenset("已未不非无有否可正负正反高低上下大小多少进出收付买卖甲乙新旧男女左右前后内外早晚半全")
+"""Characters of which one more or less, or another one, makes another word of it, not a typing error."""
 
 
 def enum_guesses(value: Any, options: Sequence[Any]) -> list[Guess]:
@@ -98,11 +104,17 @@ def enum_guesses(value: Any, options: Sequence[Any]) -> list[Guess]:
 
 
 def _synonyms(form: str, folded: list[tuple[Any, str]]) -> list[Guess]:
-    meant = {other: option for option, other in folded for group in _GROUPS if form in group and other in group}
-    if len(meant) == 1:
-        confidence = 0.85 if len(form) > 1 or not form.isascii() else 0.8
-        return [Guess(next(iter(meant.values())), "the allowed value that means the same", confidence)]
-    return [Guess(option, "an allowed value that may mean the same", 0.5) for option in meant.values()]
+    found = [
+        (option, other, group) for option, other in folded for group in _GROUPS if form in group and other in group
+    ]
+    meant = {repr(option): option for option, _, _ in found}
+    if len(meant) != 1:
+        return [Guess(option, "an allowed value that may mean the same", 0.4) for option in meant.values()]
+    option, other, group = found[0]
+    translated = form.isascii() != other.isascii()
+    akin = form[0] == other[0] and (len(form) == 1 or form[:2] == other[:2])  # canceled, 完成 and 完结
+    sure = translated or akin or group in _IDENTICAL
+    return [Guess(option, "the allowed value that means the same", 0.85 if sure else 0.7)]
 
 
 def _boolean(value: Any, options: Sequence[Any]) -> list[Guess]:
@@ -114,27 +126,32 @@ def _boolean(value: Any, options: Sequence[Any]) -> list[Guess]:
 
 def _near(form: str, folded: list[tuple[Any, str]]) -> list[Guess]:
     """Options one typing error away, two for long ones."""
-    distances = [
-        (OSA.distance(form, other, score_cutoff=2), option, other)
-        for option, other in folded
-        if isinstance(option, str)
-    ]
-    close = [
-        (distance, option)
-        for distance, option, other in distances
-        if distance <= (2 if len(other) >= 9 else 1) and _may_err(other)
-    ]
+    close = []
+    for option, other in folded:
+        distance = int(OSA.distance(form, other, score_cutoff=2))
+        if isinstance(option, str) and 0 < distance <= (2 if len(other) >= 9 else 1) and _may_err(form, other):
+            close.append((distance, option, other))
     if not close:
         return []
-    least = min(distance for distance, _ in close)
-    nearest = [option for distance, option in close if distance == least]
-    confidence = 0.85 if len(nearest) == 1 and least == 1 else 0.7 if len(nearest) == 1 else 0.5
-    return [Guess(option, "the allowed value one typing error away", confidence) for option in nearest]
+    least = min(distance for distance, _, _ in close)
+    nearest = [(option, other) for distance, option, other in close if distance == least]
+    if len(nearest) > 1:
+        return [Guess(option, "one of several allowed values near it", 0.4) for option, _ in nearest]
+    option, other = nearest[0]
+    replaces = len(form) == len(other) and sorted(form) != sorted(other)
+    sure = least == 1 and (not replaces or (other.isascii() and len(other) >= 5))
+    return [Guess(option, "the allowed value one typing error away", 0.85 if sure else 0.65)]
 
 
-def _may_err(option: str) -> bool:
-    """Long enough that one character off still tells which option was meant."""
-    return len(option) >= (2 if not option.isascii() else 4)
+def _may_err(form: str, option: str) -> bool:
+    """Long enough that one character off still tells which option was meant, and not its contrary or another number."""
+    if len(option) < (3 if not option.isascii() else 4):
+        return False
+    if re.sub(r"\D", "", form) != re.sub(r"\D", "", option):
+        return False
+    longer, shorter = (form, option) if len(form) > len(option) else (option, form)
+    negated = any(longer == f"{prefix}{shorter}" for prefix in ("un", "in", "im", "il", "ir", "non", "dis", "a", "not"))
+    return not negated and not (set(form) ^ set(option)) & _CONTRARY
 
 
 def _part(form: str, folded: list[tuple[Any, str]]) -> list[Guess]:

@@ -67,7 +67,8 @@ def renamings(
             sure = confidence == 0.9 or is_plausible(old, new)
             if not sure or not _allowed(old, new, confidence, new in required, is_closed):
                 continue
-            lowered = confidence if len(folded(new)) > 2 or confidence == 0.9 else 0.65
+            lowered = 0.7 if confidence in (0.85, 0.8) and not _is_slip(old, new) else confidence
+            lowered = lowered if len(folded(new)) > 2 or confidence == 0.9 else 0.65
             done.append(Renaming(old, new, f"{old!r} was taken for {new!r}: {reason}", lowered))
         unknown = [old for old in unknown if all(made.old != old for made in done)]
         missing = [new for new in missing if all(made.new != new for made in done)]
@@ -97,6 +98,13 @@ def _distance(old: str, new: str) -> int:
     if distance == 1 and len(right) >= (2 if is_wide else 3):
         return 1
     return 2 if distance == 2 and len(right) >= (5 if is_wide else 7) else 9
+
+
+def _is_slip(old: str, new: str) -> bool:
+    """A letter more or less, or two exchanged; another letter in a short word may make another word of it."""
+    left, right = folded(old), folded(new)
+    replaces = len(left) == len(right) and sorted(left) != sorted(right)
+    return not replaces or (right.isascii() and len(right) >= 6)
 
 
 def _means_same(old: str, new: str) -> bool:

@@ -49,7 +49,7 @@ STRING_ENDS = {
     ),
     "item": re.compile(
         rf"{_SPACE}(?:[\]］}}｝)]|\Z|{_SEPARATOR}+{_SPACE}(?:{_ITEM}|[\]］}}｝]|\Z|{_COMMENT})|{_COMMENT})"
-        rf"|[\s]{{0,400}}+{_QUOTE}|{_JOIN}"
+        rf"|[\s]{{0,400}}+{_QUOTE}|{_JOIN}|[ \t]{{0,40}}\r?\n[\s]{{0,400}}+{_ITEM}"
     ),
 }
 """After a quote: does the string end with it?"""

@@ -16,7 +16,7 @@ from services.corrector.form.reader import Reading
 from services.corrector.form.settle import Settler
 from services.corrector.form.shape import Shapes
 from services.corrector.form.source import Source
-from services.corrector.form.values import same
+from services.corrector.form.values import Word, same
 from services.corrector.form.wrappers import score
 from stagemesh.validation.json_text import BadJson, dump, parse
 from stagemesh.validation.pointer import Path
@@ -25,6 +25,8 @@ MAX_SETTLED = 4
 """Candidates of one text that are settled."""
 MAX_WIDE_NOTES = ("colons that are not JSON's", "commas that are not JSON's", "brackets that are not JSON's")
 ODD_NOTE = "characters that are no white space of JSON"
+SCALARS = frozenset({"number", "integer", "boolean"})
+MAX_SCALAR_CHARS = 100
 CLOSED, CUT = 0.85, 0.5
 
 
@@ -73,7 +75,11 @@ class Mender:
             return settled(strict)
         found = self._relevant(candidates(text, max_depth=self._max_depth))
         if not found:
-            return None
+            bare = text.strip()
+            if not bare or len(bare) > MAX_SCALAR_CHARS or not self._root.types & SCALARS or not self._root.is_typed:
+                return None
+            notes = {"a value without quotes": 0.9}
+            return settled(Candidate(Reading(Word(bare), len(text), notes), 0))
         if (gathered := self._gathered(found)) is not None:
             return settled(gathered)
         made = [settled(candidate) for candidate in found]
@@ -85,7 +91,8 @@ class Mender:
         except BadJson:
             return None
         if isinstance(value, str) and "string" not in self._root.types:
-            return None  # JSON in a string, or prose in quotes
+            is_scalar = bool(self._root.types & SCALARS) and len(value) <= MAX_SCALAR_CHARS
+            return Candidate(Reading(value, len(text)), 0) if is_scalar else None  # JSON in a string, or prose
         return Candidate(Reading(value, len(text)), 0)
 
     def _relevant(self, found: list[Candidate]) -> list[Candidate]:

@@ -14,7 +14,7 @@ from services.corrector.form.scalars import scalar_guesses
 from services.corrector.form.shape import Shape
 from services.corrector.form.tables import EMPTY, header_of, row_guess
 from services.corrector.form.values import Several, Word, same
-from services.corrector.form.wrappers import scalar_within, unwrapped, wrapping
+from services.corrector.form.wrappers import is_alone, scalar_within, unwrapped, wrapping
 from stagemesh.validation.pointer import Path
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class ObjectFit:
         return (
             None
             if inner is None
-            else Guess(inner, "a single value in an array or object", 0.82 if len(value) == 1 else 0.65)
+            else Guess(inner, "a single value in an array or object", 0.82 if is_alone(value) else 0.6)
         )
 
 

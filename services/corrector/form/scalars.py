@@ -67,13 +67,16 @@ def _numbers(text: str, shape: Shape, about: str) -> Iterator[Guess]:
     if amount.scale and any(word in about for word in ("万", "亿", "thousand", "million", "千元", "in k")):
         yield Guess(plain_number(amount.value.scaleb(-amount.scale)), "the number in the field's own scale", 0.7)
         confidence = 0.6
-    if amount.unit and wanted and wanted != amount.unit:
+    if amount.unit and wanted == amount.unit:
+        confidence = max(confidence, 0.85) if confidence == 0.7 else confidence
+    elif amount.unit and wanted:
         (dimension, size), target = dimension_of(amount.unit) or ("", Decimal(1)), dimension_of(wanted)
         if target is None or dimension != target[0]:
             confidence = min(confidence, 0.55)
         elif size != target[1]:
             value = value * size / target[1]
-            confidence, reason = min(confidence, 0.8), f"{amount.unit} in {wanted}"
+            is_round = value == round(value, 4)
+            confidence, reason = min(confidence, 0.8 if is_round else 0.6), f"{amount.unit} in {wanted}"
     code = currency_in(about)
     if amount.currency and code and amount.currency not in (code, "$", "¥"):
         confidence, reason = min(confidence, 0.55), f"an amount in {amount.currency}, where {code} is asked for"

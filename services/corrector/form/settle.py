@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from services.corrector.changes import CERTAIN
 from services.corrector.form.anchored import AnchoredKeys, key_guesses
 from services.corrector.form.arrays import ArrayFit
 from services.corrector.form.edits import ABSENT, Guess, Record, best, settled_words
@@ -62,6 +63,8 @@ class Settler:
         """Apply a guess, if it changes anything; bare words are texts on both sides of an edit."""
         old = settled_words(before) if before is not ABSENT else before
         if old is not ABSENT and type(old) is type(guess.value) and same(old, settled_words(guess.value)):
+            if guess.confidence < CERTAIN:
+                self.record.doubt(path, f"it may be {guess.reason}, or something else")
             return guess.value
         applied = self.record.propose(
             path, old, Guess(settled_words(guess.value), guess.reason, guess.confidence, guess.step)
@@ -191,7 +194,7 @@ class Settler:
             fits = self.fitting.fits(after, under)
             rank = (
                 float(fits),
-                -float(len(trial.gaps)),
+                -float(len(trial.gaps) + len(trial.record.doubts)),
                 round(trial.record.confidence, 2),
                 -float(len(trial.record.edits)),
             )

@@ -54,7 +54,7 @@ def string_guesses(text: str, shape: Shape, about: str) -> Iterator[Guess]:
         bare = re.sub(r"^\[[^\]]*\]\((.*)\)$", r"\1", unicodedata.normalize("NFKC", text).strip().strip("<>"))
         yield Guess(bare.replace(" ", ""), "the address without what stood around it", 0.85)
     if "pattern" in shape.keywords or "maxLength" in shape.keywords or "minLength" in shape.keywords or name:
-        yield from _respelled(text)
+        yield from _respelled(text, cases="pattern" in shape.keywords)
         yield from _dates_for_pattern(text, shape)
 
 
@@ -91,7 +91,7 @@ def _dates_for_pattern(text: str, shape: Shape) -> Iterator[Guess]:
         yield from (Guess(style, "a date in the form that the pattern asks for", confidence) for style in fitting)
 
 
-def _respelled(text: str) -> Iterator[Guess]:
+def _respelled(text: str, *, cases: bool) -> Iterator[Guess]:
     """The same characters in other widths, cases and with other separators."""
     narrow = unicodedata.normalize("NFKC", text)
     bare = narrow.strip().strip("\"'`“”‘’*<>()[]（）【】")
@@ -99,6 +99,8 @@ def _respelled(text: str) -> Iterator[Guess]:
     yield Guess(bare, "without what stood around it", 0.85)
     compact = re.sub(r"[\s\u200b-\u200f\ufeff\x00-\x1f]+", "", bare)
     yield Guess(compact, "without spaces", 0.85)
+    if not cases:
+        return
     for form in dict.fromkeys((bare, compact)):
         yield Guess(form.upper(), "in capitals", 0.85)
         yield Guess(form.lower(), "in small letters", 0.85)
@@ -113,6 +115,8 @@ def _respelled(text: str) -> Iterator[Guess]:
     if digits and len(digits) * 2 >= len(compact):
         yield Guess(digits, "the digits alone", 0.7)
         yield Guess(f"+{digits}", "the digits alone", 0.7)
+        if len(digits) == 13 and digits.startswith("861"):
+            yield Guess(digits[2:], "a telephone number without its country", 0.8)
     confused = compact.translate(str.maketrans("OoIlSB", "001158"))
     if confused != compact:
         yield Guess(confused, "letters that look like digits", 0.6)

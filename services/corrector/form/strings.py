@@ -132,7 +132,8 @@ class StringReader:
 
     def _done(self, end: int) -> ReadString:
         if self._num_inner:
-            self._note("quotes within a string", 0.85 if self._num_inner % 2 == 0 else 0.7)
+            is_sure = self._num_inner % 2 == 0 and "\n" not in self._text[self._start : end]
+            self._note("quotes within a string", 0.85 if is_sure else 0.65)
         body = self._joined()
         value = json.loads(f'"{body}"')
         if _SURROGATE.search(value):

@@ -112,3 +112,8 @@ def scalar_within(value: Any) -> Any:
         if inner and not isinstance(inner[0], dict | list | Several):
             return inner[0]
     return None
+
+
+def is_alone(value: Any) -> bool:
+    """An array of one item, or an object that has a value under a name for values and nothing else."""
+    return len(value) == 1 and (isinstance(value, list) or next(iter(value)) in _SCALAR_NAMES)
