@@ -49,6 +49,9 @@ def screen_heads(decoder: Decoder, files: ModelFiles, config: TransformerConfig)
             states = hidden_states(decoder, tokens, config.vocab_size)
             if not len(states):  # the context is shorter than what is skipped
                 return
+            if not np.isfinite(states).all():  # each answer will say so; there is nothing to learn from it here
+                log.error("the model computes values that are not finite", model=files.name)
+                return
             directions = find_directions(states, head)
             _keep(path, directions)
         decoder.screen_head(weights, config.vocab_size, directions[:-1], directions[-1])

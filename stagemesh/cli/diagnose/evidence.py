@@ -64,6 +64,8 @@ class Evidence:
     tokenizer_error: str = ""
     """Reason of a failed probe of the tokenizer."""
     engines: tuple[EngineEvidence, ...] = ()
+    broken_weights: tuple[str, ...] = ()
+    """`model: tensor` of numbers in model files that are not finite."""
     gateway_waiting: int = 0
     """Requests that wait for a slot in the gateway."""
     notes: tuple[str, ...] = field(default=())

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from stagemesh.cli.diagnose import engines, machine, processes, stores
+from stagemesh.cli.diagnose import engines, machine, processes, stores, weights
 from stagemesh.cli.diagnose.evidence import Evidence, RedisEvidence
 from stagemesh.cli.mesh_access import running_mesh
 from stagemesh.cli.supervisor.mesh_file import MeshRecord
@@ -55,12 +55,13 @@ async def _before_start(seen: Evidence, settings: MeshSettings | None) -> Eviden
 async def _running(seen: Evidence, settings: MeshSettings | None, record: MeshRecord, state: StateDir) -> Evidence:
     addresses = {process.name: process.address for process in record.processes}
     named = [(name, address) for name, address in addresses.items() if name.startswith("engine") and address]
-    (found, broker_error, notes), of_processes, of_engines, tokenizer_error, waiting = await asyncio.gather(
+    (found, broker_error, notes), of_processes, of_engines, tokenizer_error, waiting, broken = await asyncio.gather(
         _servers(settings, record.ledger_url, record.kv_url, addresses.get(KAFKA, "")),
         processes.look_at_processes(record, state),
         engines.look_at_engines(named, record.token),
         engines.look_at_tokenizer(addresses.get("tokenizer", ""), record.default_model, record.token),
         _waiting(record),
+        _bounded(asyncio.to_thread(weights.broken_weights, settings.mesh if settings else None)),
     )
     return replace(
         seen,
@@ -70,6 +71,7 @@ async def _running(seen: Evidence, settings: MeshSettings | None, record: MeshRe
         engines=of_engines,
         tokenizer_error=tokenizer_error,
         gateway_waiting=waiting,
+        broken_weights=broken or (),
         notes=notes,
     )
 

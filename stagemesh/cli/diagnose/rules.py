@@ -112,6 +112,8 @@ def engine_oom(seen: Evidence) -> Iterator[Verdict]:
 
 
 def nan_weights(seen: Evidence) -> Iterator[Verdict]:
+    for model, tensors in _by_model(seen.broken_weights).items():
+        yield _found("nan_weights", model, f"numbers that are not finite in {', '.join(tensors[:5])}")
     for engine in seen.engines:
         for reason in {engine.error, *engine.reasons} & NUMBER_REASONS:
             yield _found("nan_weights", engine.model or engine.instance, f"{engine.instance}: a probe met {reason}")
@@ -178,6 +180,13 @@ RULES: tuple[Rule, ...] = (
     *(engine_oom, nan_weights, hangs, down, queue_flood, replica_slow, device_hot, model_wrong),
 )
 """In the order of roots: what stands first explains what follows."""
+
+
+def _by_model(broken: tuple[str, ...]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for model, _, tensor in (each.partition(": ") for each in broken):
+        found.setdefault(model, []).append(tensor)
+    return found
 
 
 def _is_flooded(seen: Evidence) -> bool:

@@ -61,6 +61,7 @@ TABLE = {
         "engine_oom",
         "infrastructure",
     ),
+    "NaN in a file": (seen(broken_weights=("m: norm", "m: head")), "nan_weights", "model"),
     "NaN weights": (seen(engines=(engine(error="NON_FINITE_LOGITS"),)), "nan_weights", "model"),
     "tokenizer stopped": (
         seen(processes=(process("tokenizer", answers=False, stopped=True),), tokenizer_error="DEADLINE_EXCEEDED"),
