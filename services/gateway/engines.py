@@ -167,6 +167,7 @@ class Engines:
         delivered = list(submit.delivered_token_ids)
         moves = Moves()
         for attempt in range(1, max_attempts + 1):
+            await moves.pause()
             mode = submit.policy.precision_mode
             if not delivered and not self.serving(model, mode, WantedAdapter.of(submit.model)):
                 _take_any_generation(submit.model)

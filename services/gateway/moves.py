@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 
@@ -14,6 +15,9 @@ from stagemesh.runtime.faults import ENGINE_STAGES, request_faults, write_faults
 
 FAULTS_OF_ENGINES = frozenset({"ENGINE_OUT_OF_MEMORY"})
 """Reasons beside INTERNAL ones that speak of the engine, not of the request."""
+BUSY = frozenset({"VALIDATION_BUSY"})
+"""Reasons that are over in a moment: worth an attempt more, and nothing against the engine."""
+BUSY_PAUSE_S = 0.5
 
 
 class Moves:
@@ -22,6 +26,7 @@ class Moves:
         """What the last engine that failed said, if it said anything."""
         self._failed: set[str] = set()
         self._lost_s: float | None = None
+        self._pause_s = 0.0
 
     def candidates(self, links: Sequence[EngineLink]) -> Sequence[EngineLink]:
         """Engines to try next: those that have not failed this sequence and are not left alone, if there are any."""
@@ -41,6 +46,8 @@ class Moves:
         if delta.finish.reason == common_pb2.FINISH_REASON_ABORT:  # given back, because the engine drains
             self._lost_s = time.monotonic()
             metrics.MOVES.labels("drained").inc()
+        elif delta.finish.error.reason in BUSY:
+            self.fault, self._pause_s = from_detail(delta.finish.error), BUSY_PAUSE_S
         elif (fault := fault_of_engine(delta.finish)) is not None:
             self.fault = fault
             self._left(link, "failed")
@@ -49,6 +56,12 @@ class Moves:
             return False
         delta.ClearField("finish")
         return True
+
+    async def pause(self) -> None:
+        """Before the next attempt, where the last one met a busy engine."""
+        if self._pause_s:
+            await asyncio.sleep(self._pause_s)
+            self._pause_s = 0.0
 
     def heard(self, delta: engine_pb2.SequenceDelta) -> None:
         """News from the engine that has it now."""

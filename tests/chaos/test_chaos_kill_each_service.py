@@ -10,6 +10,8 @@ import grpc
 import pytest
 from mesh_support import AUTH, Mesh, ask, wait_until
 
+from benchmarks.chaos import all_of, stream_requests, with_ids
+from benchmarks.chaos_client import Caller
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from stagemesh.models.store import ModelFiles
@@ -43,7 +45,7 @@ VICTIMS = [
 
 @pytest.fixture(scope="module")
 def own_mesh(tmp_path_factory: pytest.TempPathFactory, default_model_files: ModelFiles) -> Iterator[Mesh]:
-    running = Mesh(tmp_path_factory.mktemp("chaos"), {"gateway": {"lease_s": 3}})
+    running = Mesh(tmp_path_factory.mktemp("chaos"), {"gateway": {"lease_s": 3}, "engine": {"threads": 1}}, engines=2)
     running.up()
     yield running
     running.down()
@@ -129,3 +131,18 @@ async def test_every_accepted_request_ends_and_the_mesh_comes_back(own_mesh: Mes
         assert not lost_by_the_caller, f"{load.errors}"
     answered = sum(outcome in ANSWERED for outcome in outcomes.values())
     assert answered == len(outcomes), f"{outcomes}"
+
+
+@pytest.mark.timeout(240)
+async def test_streams_of_a_killed_engine_go_on_at_the_other_with_the_same_tokens(own_mesh: Mesh) -> None:
+    await asyncio.to_thread(wait_until, own_mesh.is_ready, 60, "all are ready")
+    caller = Caller(f"127.0.0.1:{own_mesh.grpc_port}", deadline_s=DEADLINE_S, patience_s=DEADLINE_S)
+    undisturbed = await all_of(caller, with_ids(stream_requests(5, 48)), 5)
+
+    running = asyncio.create_task(all_of(caller, with_ids(stream_requests(5, 48)), 5))
+    await asyncio.sleep(0.3 * max(one.seconds for one in undisturbed))
+    await asyncio.to_thread(own_mesh.kill, "engine-1")
+    disturbed = await running
+    assert [one.tokens for one in disturbed] == [one.tokens for one in undisturbed]
+    assert {one.outcome for one in disturbed} == {common_pb2.OUTCOME_COMPLETE}
+    assert sum(one.gaps for one in disturbed) == 0
