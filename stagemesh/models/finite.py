@@ -1,4 +1,4 @@
-"""Whether a model's files hold numbers that are not finite: kernels that compute in 8 bits may swallow them silently."""
+"""Whether a model's files hold numbers that are not finite: kernels that compute in 8 bits may swallow them."""
 
 from __future__ import annotations
 
