@@ -26,6 +26,8 @@ log = get_logger(__name__)
 EXCEEDED_FOR_S = 30.0
 """How long a constraint that exceeded its limits is not tried again; on a busy machine it may succeed later."""
 MAX_VERDICTS = 512
+MAX_WAIT_S = 10.0
+"""For a process to be free: after a start, or while the same tenant's other constraints are tried."""
 TRIAL = "services.engine.grammar_trial"
 
 
@@ -104,7 +106,9 @@ class GrammarTrials:
     async def _try(self, constraint: Constraint, tenant_id: str) -> _Verdict:
         try:
             timeout_s = self._config.compile_timeout_s
-            await self._processes().call("build", request_data(constraint, ()), timeout_s, lane=tenant_id or "-")
+            await self._processes().call(
+                "build", request_data(constraint, ()), timeout_s, lane=tenant_id or "-", wait_s=MAX_WAIT_S
+            )
         except InvalidRequest as error:
             return _Verdict(error)
         except LimitExceeded:

@@ -102,8 +102,11 @@ class Sandbox:
         finally:
             self._slots.release()
 
-    async def call(self, name: str, argument: Any, timeout_s: float, lane: str = "") -> Any:
-        """The result of a handler. The time counts from when a child is free; waiting for one is within it once more.
+    async def call(
+        self, name: str, argument: Any, timeout_s: float, lane: str = "", *, wait_s: float | None = None
+    ) -> Any:
+        """The result of a handler. The time counts from when a child is free; waiting for one takes `wait_s` at most,
+        by default as long once more.
 
         Those who wait are served in turn by `lane`, and a named lane never has all children.
 
@@ -114,7 +117,7 @@ class Sandbox:
             raise _busy()
         self._num_waiting += 1
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s if wait_s is None else wait_s):
                 await self._slots.acquire(lane)
         except TimeoutError:
             raise _busy() from None
