@@ -17,6 +17,7 @@ _PERSON = re.compile(
     r"name|contact|person|manager|owner|customer|client|buyer|seller|author|employee|patient|teacher|student|recipient|applicant|姓名|名字|联系人|负责人|客户|收货人|收件人|经理|员工|申请人|经办人|作者|患者|学生|老师|买方|卖方|人$",
     re.IGNORECASE,
 )
+_TORN = re.compile(r"\b([A-Z]) (?=[a-z]{2,})")
 _WIDE = re.compile(r"[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _WIDE_TEXT = re.compile(
     r"[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff0d\uff0e\uff0f\uff0b\uff1a\uff3f\uff20\uff08\uff09A-Za-z0-9 \-./+:_@()]+"
@@ -33,7 +34,7 @@ def text_guess(text: str, key: str, *, text_is_wide: bool, text_is_odd: bool) ->
     if _ODD.search(text):
         return Guess(_ODD.sub("", text), "characters that show nothing", 0.85 if text_is_odd else 0.45)
     if text.isascii():
-        return None
+        return _torn(text, key)
     if spaced := _unspaced(text, key):
         return spaced
     if _WIDE.search(text):
@@ -41,6 +42,14 @@ def text_guess(text: str, key: str, *, text_is_wide: bool, text_is_odd: bool) ->
     if text_is_wide and _WIDE_MARK.search(text) and not re.search(rf"[{_CJK}]", text):
         return Guess(unicodedata.normalize("NFKC", text), "full-width punctuation", 0.8)
     return None
+
+
+def _torn(text: str, key: str) -> Guess | None:
+    """`A da King`, `Ada  King`: told, not changed, since nothing says how a name is spelled."""
+    if not _PERSON.search(key) or not (_TORN.search(text) or "  " in text.strip()):
+        return None
+    joined = _TORN.sub(r"\1", " ".join(text.split()))
+    return Guess(joined, "a name with a space that may not belong there", 0.45)
 
 
 def _unspaced(text: str, key: str) -> Guess | None:

@@ -124,6 +124,8 @@ def test_names_wrappers_and_syntax_are_set_right(text: str) -> None:
         '{"order_no":"A-1","total":NaN}',
         with_value("rows", [["a"]]),
         with_value("status", "purple"),
+        with_value("customer", "A da King"),
+        with_value("customer", "Ada  King"),
     ],
 )
 def test_what_cannot_be_known_is_not_certain(text: str) -> None:
