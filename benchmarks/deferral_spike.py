@@ -46,6 +46,7 @@ CONFIG = {
 }
 METADATA = (("authorization", "Bearer dev"),)
 OUTPUT_TOKENS = 4
+AT_ONCE, MAX_TRIES = 64, 60
 GIVE_UP_S = 1_800.0
 LAG = re.compile(r"^stagemesh_deferral_lag_seconds ([-0-9.e+]+)$", re.MULTILINE)
 COMPLETED = re.compile(r'^stagemesh_requests_total\{outcome="complete",[^}]*\} ([0-9.e+]+)$', re.MULTILINE)
@@ -111,24 +112,40 @@ def make_spike(num_requests: int, seed: int) -> list[Spiked]:
 
 
 async def submit(mesh: Mesh, spike: Sequence[Spiked]) -> Counter[str]:
-    """All at once; what the callers were told."""
+    """AT_ONCE at a time; what the callers were told. A refusal that a retry can mend is repeated with the same ID."""
     told: Counter[str] = Counter()
+    places = asyncio.Semaphore(AT_ONCE)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{mesh.ports[0]}") as channel:
         stub = gateway_pb2_grpc.GatewayServiceStub(channel)
 
         async def one(each: Spiked) -> None:
-            request = gateway_pb2.InferenceRequest(
-                request_id=each.request_id,
-                prompt="The sea is",
-                sampling=common_pb2.SamplingParams(temperature=0, max_tokens=OUTPUT_TOKENS, ignore_eos=True),
-                allow_deferral=True,
-                deferral_priority=each.priority,
-            )
-            reply = await stub.Complete(gateway_pb2.CompleteRequest(request=request), timeout=120, metadata=METADATA)
-            told[common_pb2.Outcome.Name(reply.final.outcome).removeprefix("OUTCOME_").lower()] += 1
+            async with places:
+                told[await _ask(stub, each, told)] += 1
 
         await asyncio.gather(*map(one, spike))
     return told
+
+
+async def _ask(stub: gateway_pb2_grpc.GatewayServiceStub, each: Spiked, told: Counter[str]) -> str:
+    """The outcome that the caller was told."""
+    request = gateway_pb2.InferenceRequest(
+        request_id=each.request_id,
+        prompt="The sea is",
+        sampling=common_pb2.SamplingParams(temperature=0, max_tokens=OUTPUT_TOKENS, ignore_eos=True),
+        allow_deferral=True,
+        deferral_priority=each.priority,
+    )
+    for _ in range(MAX_TRIES):
+        try:
+            reply = await stub.Complete(gateway_pb2.CompleteRequest(request=request), timeout=120, metadata=METADATA)
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                raise
+            told["asked_again"] += 1
+            await asyncio.sleep(0.5)
+            continue
+        return common_pb2.Outcome.Name(reply.final.outcome).removeprefix("OUTCOME_").lower()
+    raise SystemExit(f"{each.request_id} was refused {MAX_TRIES} times")
 
 
 async def look(redis: Redis, spike: Sequence[Spiked]) -> list[Spiked]:

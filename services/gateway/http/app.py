@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 
 from services.gateway.config import GatewayConfig
 from services.gateway.http import models, stored
@@ -23,6 +23,7 @@ from services.gateway.http.core import Gateway
 from services.gateway.http.extras import reply_headers
 from services.gateway.http.gate import Gate
 from services.gateway.http.generation import Generation
+from services.gateway.http.websocket import Events
 from services.gateway.tenants import Tenant
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.runtime import context
@@ -41,6 +42,7 @@ def build_app(gateway: Gateway, config: GatewayConfig, gate: Gate) -> Starlette:
             Route("/v1/models/{name:path}", views.get_model, methods=["GET"]),
             Route("/v1/requests/{request_id}", views.get_request, methods=["GET"]),
             Route("/v1/requests/{request_id}", views.cancel_request, methods=["DELETE"]),
+            WebSocketRoute("/v1/requests/{request_id}/events", Events(gateway, config, gate).follow),
             Route("/healthz", views.healthz, methods=["GET"]),
             Route("/readyz", views.readyz, methods=["GET"]),
             Route("/metrics", views.metrics, methods=["GET"]),

@@ -67,6 +67,9 @@ class Boundary:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":  # a WebSocket tells of its errors itself
+            await self._app(scope, receive, send)
+            return
         started_s, status = time.monotonic(), 0
         for variable in context.METADATA_KEYS.values():
             variable.set("")  # a pipelined request inherits the context of the one before it

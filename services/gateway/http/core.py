@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Protocol
 
 from services.gateway.rates.rate import RateState
@@ -68,6 +68,10 @@ class Gateway(Protocol):
 
     async def hint(self, tenant: Tenant, request: gateway_pb2.InferenceRequest) -> bool:
         """Compute a prompt ahead of its request; False where too many are. Raises StagemeshError."""
+        ...
+
+    def watch(self, tenant: Tenant, request_id: str, after_seq: int = 0) -> AsyncGenerator[gateway_pb2.Event]:
+        """Events with a greater seq of a running, deferred or ended request. Raises NotFound."""
         ...
 
     async def lookup(self, tenant: Tenant, request_id: str) -> gateway_pb2.Final | None:

@@ -47,6 +47,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._num_head_bytes += len(data)
         super().data_received(data)
+        if self.transport.get_protocol() is not self:
+            return  # it is a WebSocket from here on
         if self._in_head and self._num_head_bytes > self.limits.max_head_bytes:
             self._refuse(InvalidRequest("HEAD_TOO_LARGE", "the request's line and headers are too large"))
         elif self._timer is None and (self.cycle is None or self.cycle.response_complete):
@@ -64,6 +66,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._stop_timer()
         super().on_headers_complete()
+        if self._upgrades():
+            return
         self.scope[ABORT_KEY] = self.transport.abort  # type: ignore[literal-required]  # a member of our own
 
     def on_response_complete(self) -> None:
@@ -72,9 +76,15 @@ class BoundedProtocol(HttpToolsProtocol):
             self._start_timer(self.limits.linger_s, self.transport.abort)
 
     def on_message_complete(self) -> None:
+        if self._upgrades():
+            return
         if self.cycle.response_complete:
             self._stop_timer()
         super().on_message_complete()
+
+    def _upgrades(self) -> bool:
+        """It asks to go on as a WebSocket, and may."""
+        return bool(self.parser.should_upgrade() and self._should_upgrade())
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(InvalidRequest("INVALID_HTTP", "this is not a valid HTTP/1.1 request"))

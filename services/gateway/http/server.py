@@ -19,6 +19,8 @@ from stagemesh.runtime.telemetry import get_logger
 
 BACKLOG = 512
 KEEP_ALIVE_S = 30
+MAX_SOCKET_MESSAGE_BYTES = 4_096
+"""Of what comes over a WebSocket: nothing that is used."""
 STOP_GRACE_S = 1
 """After a drain: how long replies under way may still take."""
 
@@ -69,7 +71,8 @@ class HttpServer:
         return uvicorn.Config(
             self._app,
             http=bounded_protocol(self._limits),
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=MAX_SOCKET_MESSAGE_BYTES,
             loop="none",
             lifespan="off",
             log_config=None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import uuid_utils
@@ -157,6 +158,11 @@ class FakeGateway:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return running
+
+    async def watch(self, tenant: Tenant, request_id: str, after_seq: int = 0) -> AsyncGenerator[gateway_pb2.Event]:
+        async with aclosing(self._find(request_id).events(after_seq)) as events:
+            async for event in events:
+                yield event
 
     async def lookup(self, tenant: Tenant, request_id: str) -> gateway_pb2.Final | None:
         running = self._find(request_id)
