@@ -172,6 +172,8 @@ def stream_requests(count: int, num_output: int) -> list[Planned]:
             sampling=sampling_of(number, num_output),
         )
         request.sampling.ignore_eos = number % 5 != 4
+        if number % 5 == 3:
+            request.sampling.logprobs = 2
         if number % 5 == 4:
             request.constraint.regex = "[a-d ]{40,60}"
         planned.append(Planned(request, ""))
@@ -192,7 +194,7 @@ def run_streams(count: int, num_output: int) -> dict[str, Any]:
             return undisturbed, await running, killed_s
 
         undisturbed, disturbed, killed_s = asyncio.run(measure())
-    equal = sum(a.tokens == b.tokens and bool(a.tokens) for a, b in zip(undisturbed, disturbed, strict=True))
+    equal = sum(is_equal(a, b) for a, b in zip(undisturbed, disturbed, strict=True))
     pauses = sorted(pause_ms(one, killed_s) for one in disturbed if one.was_moved)
     return {
         "streams": count,
@@ -202,6 +204,11 @@ def run_streams(count: int, num_output: int) -> dict[str, Any]:
         "streams_lost": sum(one.outcome not in ANSWERED for one in disturbed),
         "streams_doubled": sum(is_doubled(one) for one in disturbed),
     }
+
+
+def is_equal(a: Seen, b: Seen) -> bool:
+    """Whether two callers got the same tokens with the same log-probabilities, and any at all."""
+    return bool(a.tokens) and (a.tokens, a.logprobs) == (b.tokens, b.logprobs)
 
 
 def with_ids(planned: Sequence[Planned]) -> list[Planned]:

@@ -32,6 +32,7 @@ class Seen:
     """Of final events; more than one is an answer given twice, differently."""
     tokens: list[int] = field(default_factory=list)
     """Of the stream that brought the final event."""
+    logprobs: list[float] = field(default_factory=list)
     gaps: int = 0
     """Deltas that did not begin where the last one ended."""
     delta_times_s: list[float] = field(default_factory=list)
@@ -97,7 +98,7 @@ class Caller:
     ) -> None:
         metadata = (*AUTH, *(((HEADER, faults),) if faults else ()))
         call = stub.Generate(gateway_pb2.GenerateRequest(request=request), metadata=metadata, timeout=self._deadline_s)
-        seen.tokens, seen.delta_times_s = [], []
+        seen.tokens, seen.logprobs, seen.delta_times_s = [], [], []
         async for response in call:
             seen.accepted = True
             self._take(response.event, seen)
@@ -106,7 +107,7 @@ class Caller:
         watch = stub.Watch(
             gateway_pb2.WatchRequest(request_id=seen.request_id), metadata=AUTH, timeout=self._patience_s
         )
-        seen.tokens, seen.delta_times_s = [], []
+        seen.tokens, seen.logprobs, seen.delta_times_s = [], [], []
         async for response in watch:
             self._take(response.event, seen)
 
@@ -114,6 +115,7 @@ class Caller:
         if event.HasField("delta") and event.delta.token_ids:
             seen.gaps += event.delta.first_index != len(seen.tokens)
             seen.tokens += event.delta.token_ids
+            seen.logprobs += [entry.logprob for entry in event.delta.logprobs]
             seen.delta_times_s.append(time.monotonic())
         if event.HasField("queued") and event.queued.deferred:
             seen.was_deferred = True
