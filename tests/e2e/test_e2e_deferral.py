@@ -1,13 +1,18 @@
 """Over capacity: accepted for later, worked off by the worker, delivered once, whoever is killed meanwhile."""
 
 import asyncio
+import json
+import os
+import signal
 import uuid
 from collections.abc import Iterator
 
 import httpx
 import pytest
 from mesh_support import AUTH, Mesh, ask, complete, wait_until
+from redis.asyncio import Redis
 
+from benchmarks.deferral_spike import Spiked, inversions, look
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from stagemesh.models.store import ModelFiles
@@ -115,6 +120,30 @@ def test_over_http_it_is_503_with_the_place_to_ask(narrow: Mesh) -> None:
         assert answer.headers["retry-after"]
         place = f"http://127.0.0.1:{narrow.http_port}{answer.headers['location']}"
         wait_until(lambda place=place: get(place).status_code == 200, 100, "delivery")  # type: ignore[misc]
+
+
+async def test_a_short_spike_is_worked_off_in_priority_order(narrow: Mesh) -> None:
+    """The short form of benchmarks/deferral_spike.py; the worker stands still until all of it is there."""
+    asked = requests()
+    for request, priority in zip(asked, (0, 5, -5, 3, 0, 9, -9, 1, 5, 2), strict=True):
+        request.deferral_priority = priority
+    worker = narrow.status()["worker"]["pid"]
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        finals = await submit(narrow, asked)
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    deferred = [
+        Spiked(request_id=request.request_id, priority=request.deferral_priority, deferred_s=float(i))
+        for i, (request, final) in enumerate(zip(asked, finals, strict=True))
+        if final.outcome == common_pb2.OUTCOME_DEFERRED
+    ]
+    assert len(deferred) >= NUM_REQUESTS - 4
+    await check_delivered(narrow, asked)
+    redis = Redis.from_url(json.loads((narrow.state / "mesh.json").read_text())["ledger_url"])
+    ended = await look(redis, deferred)
+    await redis.aclose()
+    assert inversions(ended, in_flight=4) == 0
 
 
 @pytest.mark.chaos
