@@ -15,6 +15,7 @@ from services.engine.weights.formats import QUANTIZED, Kind, chosen_format
 from services.engine.weights.quantized_cache import QuantizedCache
 from services.engine.weights.tensors import Floats, Tensors
 from stagemesh.models.errors import ModelCorrupt
+from stagemesh.models.finite import is_finite
 
 
 class Packer:
@@ -26,7 +27,10 @@ class Packer:
 
     def vector(self, name: str, size: int) -> Floats:
         self._check(name, (size,))
-        return self._tensors.vector(name)
+        vector = self._tensors.vector(name)
+        if not np.isfinite(vector).all():
+            raise self._not_finite(name)
+        return vector
 
     def stacked(self, mode: Mode, kind: Kind, names: Sequence[str], rows: Sequence[int], cols: int) -> Matrix:
         """One matrix of several tensors' rows after each other."""
@@ -67,6 +71,8 @@ class Packer:
 
     def _raw(self, name: str, format_: str) -> npt.NDArray[np.uint8]:
         stored = self._tensors.format(name)
+        if not is_finite(self._tensors.rows(name).raw.reshape(-1), stored):
+            raise self._not_finite(name)
         if stored == format_:
             return self._tensors.rows(name).raw
         if format_ == "BF16":  # rounding is as fast as reading, so it is not kept on disk
@@ -76,6 +82,12 @@ class Packer:
             raw = converted(self._library, self._tensors.rows(name).raw, stored, format_)
             self._cache.put(name, format_, raw)
         return raw
+
+    def _not_finite(self, name: str) -> ModelCorrupt:
+        return ModelCorrupt(
+            f"{self._tensors.path}: tensor {name} holds a NaN or an infinite number; fetch the model again with "
+            "`stagemesh model pull`"
+        )
 
     def _check(self, name: str, shape: tuple[int, ...]) -> None:
         found = self._tensors.shape(name)
