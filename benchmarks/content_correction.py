@@ -15,7 +15,8 @@ import statistics
 import time
 from collections import Counter, defaultdict
 
-from benchmarks.content_cases.faults import cases
+from benchmarks.content_cases import faults
+from benchmarks.content_cases.templates import generate
 from benchmarks.correction_cases.case import Case, outcome
 from services.corrector.chain import RepairChain
 from services.corrector.content.judge import judge
@@ -29,13 +30,19 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=25, help="cases of each kind and story (default: 25)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=0, help="print so many cases that are certain and wrong")
+    parser.add_argument(
+        "--cases",
+        choices=("stories", "first", "second"),
+        default="stories",
+        help="stories that were made with the rules, or the first or second part of templates that were not",
+    )
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     given = parser.parse_args()
     chain = RepairChain(Limits(), judge)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     times_ms: list[float] = []
     wrong: list[tuple[Case, Repair]] = []
-    for case in cases(given.each, given.seed):
+    for case in _cases(given.cases, given.each, given.seed):
         started_s = time.perf_counter()
         repair = chain.repair(case.text, Constraint(Kind.JSON_SCHEMA, json.dumps(case.schema)), (), case.source or "")
         times_ms.append((time.perf_counter() - started_s) * 1e3)
@@ -51,6 +58,10 @@ def main() -> None:
         print(json.dumps(summary))
     else:
         _print(summary)
+
+
+def _cases(source: str, num_each: int, seed: int) -> list[Case]:
+    return faults.cases(num_each, seed) if source == "stories" else list(generate.cases(seed, num_each, source))
 
 
 def _outcome(case: Case, repair: Repair) -> str:

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from rapidfuzz.distance import OSA
+
 from services.corrector.content.evidence import Source
 from services.corrector.content.fields import Field
 from services.corrector.content.items import template
-from services.corrector.content.judgement import SURE, Judgement
+from services.corrector.content.judgement import LIKELY, SURE, Judgement
 from services.corrector.proposals import ABSENT, Proposal
 from stagemesh.validation.pointer import to_pointer
 
@@ -53,9 +55,12 @@ def _judge_items(
     elif len(told) == len(items):
         for index, (item, says) in enumerate(zip(items, told, strict=True)):
             _judge_item(by_item[index], item, says, found)
-    elif len(told) > len(items) and _in_order(items, told):
+    elif len(told) > len(items) and (kept := _in_order(items, told)) is not None:
         reason = "the source tells of further items"
-        found.proposals.append(Proposal(pointer=to_pointer(path), value=told, reason=reason, confidence=SURE))
+        is_sure = isinstance(kept[0], int) or not isinstance(next(iter(told[0].values())), str)
+        renewed = [items[at] if isinstance(at, int) else at for at in kept]
+        confidence = SURE if is_sure else LIKELY
+        found.proposals.append(Proposal(pointer=to_pointer(path), value=renewed, reason=reason, confidence=confidence))
     else:
         found.doubt(to_pointer(path), "the source tells of other items")
 
@@ -67,19 +72,44 @@ def _judge_item(own: list[Field], item: dict[str, Any], says: dict[str, Any], fo
         found.doubt(to_pointer(own[0].path[:-1]), "the source tells of another item here")
         return
     for leaf in own:
-        if leaf not in differing:
+        told = says[str(leaf.path[-1])]
+        if leaf not in differing or _ends_with(told, leaf.value):
             found.confirm(leaf)
+        elif isinstance(told, str) and isinstance(leaf.value, str) and not _is_misspelt(leaf.value, told):
+            found.doubt(leaf.pointer, f"the source tells this item with {told[:80]!r}")
         else:
             reason = "the source tells this item with another value"
-            found.proposals.append(
-                Proposal(pointer=leaf.pointer, value=says[str(leaf.path[-1])], reason=reason, confidence=SURE)
-            )
+            found.proposals.append(Proposal(pointer=leaf.pointer, value=told, reason=reason, confidence=SURE))
 
 
-def _in_order(items: list[Any], told: list[dict[str, Any]]) -> bool:
-    """Whether the items are some of those told, in the same order, with nothing besides."""
-    rest = iter(told)
-    return all(any(item == says for says in rest) for item in items)
+def _ends_with(told: Any, value: Any) -> bool:
+    """Whether a text is what was told, but for words before it: nothing marks where an item's first text begins."""
+    return isinstance(told, str) and isinstance(value, str) and len(value) > 1 and told.endswith(value)
+
+
+def _is_misspelt(value: str, told: str) -> bool:
+    """Whether a text is another one with a letter or two wrong, or cut."""
+    limit = 1 if len(told) < 8 else 2
+    return told.startswith(value) or OSA.distance(value, told, score_cutoff=limit) <= limit
+
+
+def _in_order(items: list[Any], told: list[dict[str, Any]]) -> list[int | dict[str, Any]] | None:
+    """What is told, with the number of the item where the list has it; None unless all items are there, in order."""
+    kept: list[int | dict[str, Any]] = []
+    at = 0
+    for says in told:
+        if at < len(items) and _is_same(items[at], says):
+            kept.append(at)
+            at += 1
+        else:
+            kept.append(says)
+    return kept if at == len(items) else None
+
+
+def _is_same(item: Any, says: dict[str, Any]) -> bool:
+    return item.keys() == says.keys() and all(
+        item[name] == told or _ends_with(told, item[name]) for name, told in says.items()
+    )
 
 
 def _judge_list(path: tuple[str | int, ...], leaves: list[Field], source: Source, found: Judgement) -> None:

@@ -17,7 +17,8 @@ from services.corrector.form.values import plain_number
 MAX_WINDOW = 300
 """Characters of the source in which one item stands."""
 MAX_GLUE = 60
-_NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
+_NUMBER = r"(-?(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?+)"
+"""Possessive: a shorter number is another number."""
 _TEXT = r"([^,;:.，；：。、\n]{1,80}?)"
 _CODE = r"([A-Za-z0-9][A-Za-z0-9\-_/.]{1,40}?)"
 _DATE = r"(.{4,30}?)"
@@ -62,7 +63,11 @@ def template(source: Source, leaves: Sequence[Field]) -> Template | None:
     glued = "".join(source.text[a[0][1] : b[0][0]] for a, b in pairwise(ordered))
     if len(glued.strip()) < 2:
         return None
-    ending = re.escape(tail) if tail and tail[-1].isalnum() and len(tail) > 1 else r"(?=[\s,;.，；。、)]|$)"
+    ending = (
+        re.escape(tail)
+        if tail and tail[-1].isalnum() and (len(tail) > 1 or not tail.isascii())
+        else r"(?=[\s,;.，；。、)]|$)"
+    )
     return Template(re.compile("".join(parts) + ending), tuple(leaf for _, leaf in ordered))
 
 

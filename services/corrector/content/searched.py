@@ -6,6 +6,7 @@ from typing import Any
 
 from rapidfuzz.distance import OSA
 
+from services.corrector.content.endings import ends_at_mark, ends_clearly, extensions, is_whole
 from services.corrector.content.evidence import Link, Place, Source, Span, links
 from services.corrector.content.fields import Field, Sort
 from services.corrector.content.judgement import LIKELY, SURE, Judgement
@@ -22,9 +23,16 @@ def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> Non
     places = {known: source.places(known, wanted) for known in wanted}
     linked = links(source, wanted, places)
     stated = {known: source.stated(known) for known in wanted}
+    cut = [known for known in wanted if _is_cut(known, stated[known], source)]
+    for known in cut:
+        _lengthen(known, linked.get(known), stated[known], source, found)
+    wanted = [known for known in wanted if known not in cut]
     for known in wanted:
-        if known in linked and known.value is not ABSENT and linked[known].place.value == known.value:
-            found.confirm(known, linked[known].place.span)
+        link = linked.get(known)
+        if link is None or known.value is ABSENT or link.place.value != known.value:
+            continue
+        if link.by_words or known.pointer not in found.filled:  # what a value looks like is how it was filled in
+            found.confirm(known, link.place.span)
     _eliminate(wanted, places, stated, found)
     for known in wanted:
         link = linked.get(known)
@@ -36,7 +44,9 @@ def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> Non
         if _says_more(known.value, link.place.value) and folded(str(known.value)) in source.text:
             continue  # the present value stands in the source as it is, and the other one is a part of it
         if all(_owner(span, known, linked, found) is not known for span in stated[known]):
-            found.propose(known, link.place, "the source has another value beside the words for it", SURE)
+            sure = known.sort is not Sort.TEXT or ends_clearly(source.text, *link.place.span)
+            reason = "the source has another value beside the words for it"
+            found.propose(known, link.place, reason, SURE if sure else LIKELY)
     _eliminate(wanted, places, stated, found)
     proposed = {proposal.pointer for proposal in found.proposals}
     for known in wanted:
@@ -46,6 +56,33 @@ def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> Non
 
 def _says_more(value: Any, other: Any) -> bool:
     return isinstance(value, str) and isinstance(other, str) and other in value
+
+
+def _is_cut(known: Field, stated: list[Span], source: Source) -> bool:
+    """Whether a text may be the beginning of a longer one wherever the source has it."""
+    if known.sort not in (Sort.TEXT, Sort.CODE) or not isinstance(known.value, str):
+        return False
+    if stated:
+        is_prose = known.sort is Sort.TEXT or not known.value.isascii()
+        return is_prose and not any(is_whole(source.text, *span) for span in stated)
+    return bool(extensions(source.text, source.lowered, known.value))
+
+
+def _lengthen(known: Field, link: Link | None, stated: list[Span], source: Source, found: Judgement) -> None:
+    """Propose what the source has where it has the beginning, if that is one text and acceptable."""
+    spans = extensions(source.text, source.lowered, str(known.value))
+    texts = {source.text[start:end]: (start, end) for start, end in spans}
+    if len(texts) != 1 or not known.shape.accepts(next(iter(texts))):
+        found.doubt(known.pointer, "the source may say more here than this value")
+        return
+    [(text, span)] = texts.items()
+    ends = ends_at_mark(source.text, span[1]) and ends_clearly(source.text, *span)
+    linked = link is not None and link.place.span[0] == span[0]
+    sure = ends and (linked or (not stated and link is None))
+    if sure or not stated:
+        found.propose(known, Place(span, text), "the source has more of it than this", SURE if sure else LIKELY)
+    if not sure:
+        found.doubt(known.pointer, f"the source may say more here: {text[:80]!r}")
 
 
 def _eliminate(
