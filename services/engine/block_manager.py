@@ -58,6 +58,8 @@ class BlockManager:
         self._by_digest: dict[bytes, int] = {}
         self._tails = TailPages()
         self._to_zero: list[int] = []
+        self._spoiled: set[int] = set()
+        """Poisoned pages that others still hold; cleared when the last of them lets go."""
         self._to_clear: dict[int, None] = {}
         """Free pages of erased tenants, which are cleared bit by bit."""
         self.num_forgotten = 0
@@ -149,7 +151,7 @@ class BlockManager:
     def commit(self, table: PageTable, tokens: Sequence[int], num_computed: int) -> None:
         """Make the full pages of tokens[:num_computed] known for reuse."""
         num_full = num_computed // PAGE_SIZE
-        if table.num_known >= num_full or not table.owner.salt or table.is_forgotten:
+        if table.num_known >= num_full or not table.owner.salt or table.is_forgotten or self._is_spoiled(table):
             return
         digests = table.digests(tokens, num_full)
         for index in range(table.num_known, num_full):
@@ -163,6 +165,8 @@ class BlockManager:
         index, num_tokens = divmod(num_computed, PAGE_SIZE)
         if not num_tokens or not table.owner.salt or table.is_forgotten or table.num_known != index:
             return
+        if self._is_spoiled(table):
+            return
         table.digests(tokens, index)
         page = table.pages[index]
         assert self._pages[page].num_references == 1, "an open page is shared"
@@ -175,25 +179,29 @@ class BlockManager:
         """Make the pages after the table's known ones known for reuse, under names that somebody else has prepared."""
         for known in pages if not table.is_forgotten else ():
             assert known.page == table.pages[table.num_known], "a page of another place"
-            if known.digest not in self._by_digest:
+            if known.digest not in self._by_digest and not self._is_spoiled(table):
                 self._enter(known)
             table.num_known += 1
 
     def release(self, table: PageTable, *, poisoned: bool = False) -> None:
         """Give all pages back; known ones stay reusable until they are needed for something else.
 
-        `poisoned` pages may hold non-finite numbers: they are forgotten and cleared.
+        `poisoned` pages may hold non-finite numbers: they are forgotten, whoever else holds them, and cleared when
+        nobody does.
         """
         for page in reversed(table.pages):  # the end of a chain is evicted before its beginning
-            if poisoned and self._pages[page].num_references == 1:
+            if poisoned:
                 self._forget(page)
-                self._to_zero.append(page)
+                self._spoiled.add(page)
             self._let_go(page)
         del table.pages[:]
         table.num_known = 0
 
     def known_pages(self, table: PageTable, tokens: Sequence[int]) -> list[KnownPage]:
-        """What is registered under the names of the table's known pages: they, or others that hold the same."""
+        """What is registered under the names of the table's known pages: they, or others that hold the same; nothing
+        where any of them was poisoned."""
+        if self._is_spoiled(table):
+            return []
         digests = table.digests(tokens, table.num_known)[: table.num_known]
         for index, digest in enumerate(digests):
             if digest not in self._by_digest:  # the other, which was registered, has been taken for something else
@@ -263,6 +271,7 @@ class BlockManager:
             assert (page in self._free) == (holders[page] == 0), f"page {page} is both free and held, or neither"
             assert entry.known is None or self._by_digest.get(entry.known.digest) == page, f"page {page} is lost"
         assert all(page in self._free for page in self._to_clear), "a page that is held would be cleared"
+        assert all(holders[page] and self._pages[page].known is None for page in self._spoiled), "poison may be reused"
         for page in self._tails.pages():
             assert page in self._free, f"page {page} is held and kept for another"
             assert self._pages[page].known is None, f"page {page} is full and open"
@@ -310,6 +319,10 @@ class BlockManager:
         entry.known = known
         entry.num_hits = 0
 
+    def _is_spoiled(self, table: PageTable) -> bool:
+        """Whether it holds a page that was poisoned, after which nothing of it is worth keeping."""
+        return bool(self._spoiled) and not self._spoiled.isdisjoint(table.pages)
+
     def _take(self, page: int) -> None:
         self._free.pop(page, None)
         self._pages[page].num_references += 1
@@ -319,6 +332,9 @@ class BlockManager:
         entry.num_references -= 1
         if entry.num_references == 0:
             self._free[page] = None
+            if page in self._spoiled:
+                self._spoiled.remove(page)
+                self._to_zero.append(page)
             if entry.known is None and page not in self._tails:
                 self._free.move_to_end(page, last=False)
 

@@ -60,7 +60,9 @@ class Scorer:
         if not self._waits:
             return
         for update in output.updates:
-            if update.finished is not None and (wait := self._waits.pop(update.sequence_id, None)) is not None:
+            if update.finished is None or (wait := self._waits.pop(update.sequence_id, None)) is None:
+                continue
+            if not wait.done():  # else its caller has just gone
                 wait.set_result(update.finished)
 
     async def _run(self, sequences: ScoredSequences) -> Finished:

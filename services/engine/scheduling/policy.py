@@ -104,7 +104,7 @@ class Policy:
         if prompts[0].sequence_id != self._oldest:
             self._oldest = prompts[0].sequence_id
             self._owed_s = min(self._owed_s, MAX_OWED_S)
-        taking_part = self._within_batches(order)
+        taking_part = self._within_batches(order, prompts[0])
         needs = [Need(s.num_uncomputed, s.num_computed, is_oldest=s is prompts[0]) for s in taking_part]
         bounds = Bounds(max_tokens, self._prompt_s(taking_part, num_decoding))
         shares = share(needs, bounds, self.cost, self._owed_s)
@@ -130,8 +130,11 @@ class Policy:
         bound_s *= min((feedback.factor for feedback in self.feedback[:longest]), default=1.0)
         return max(bound_s - self.cost.decode_s(num_decoding), MIN_PROMPT_PART * bound_s)
 
-    def _within_batches(self, order: Seq[Sequence]) -> list[Sequence]:
-        """Without those that are too many for a bucket whose first tokens come late: fewer at once are done sooner."""
+    def _within_batches(self, order: Seq[Sequence], oldest: Sequence) -> list[Sequence]:
+        """Without those that are too many for a bucket whose first tokens come late: fewer at once are done sooner.
+
+        The oldest stays in any case, or nothing that it is owed would ever reach it.
+        """
         if all(feedback.factor == 1.0 for feedback in self.feedback):
             return list(order)
         left = [max(1, int(feedback.factor * len(order))) for feedback in self.feedback]
@@ -139,7 +142,7 @@ class Policy:
         for sequence in order:
             bucket = bucket_of(sequence.num_uncomputed)
             left[bucket] -= 1
-            if left[bucket] >= 0:
+            if left[bucket] >= 0 or sequence is oldest:
                 kept.append(sequence)
         return kept
 

@@ -308,3 +308,22 @@ def test_of_two_open_pages_after_the_same_tokens_the_newer_one_is_kept() -> None
     table = PageTable(ALICE)
     assert blocks.allocate(table, [*PROMPT[:33], 50, 51, 52]) == 35
     blocks.check_integrity([table])
+
+
+def test_a_poisoned_page_that_another_holds_is_reused_by_nobody_and_cleared_when_it_is_given_back() -> None:
+    blocks = BlockManager(8)
+    failed, _ = held(blocks, ALICE, PROMPT)
+    other, num_cached = held(blocks, ALICE, PROMPT)
+    assert num_cached == 32
+    shared, own = set(other.pages[:2]), failed.pages[2]
+    blocks.release(failed, poisoned=True)
+    assert blocks.take_pages_to_zero() == [own]
+    assert blocks.num_cached_pages(PageTable(ALICE), PROMPT) == 0
+    assert blocks.known_pages(other, PROMPT) == [], "nor is it stored under its name"
+    blocks.extend(other, 64)
+    blocks.commit(other, list(range(64)), 64)
+    assert blocks.num_cached_pages(PageTable(ALICE), list(range(64))) == 0, "what was computed on it is not known"
+    blocks.check_integrity([other])
+    blocks.release(other)
+    assert set(blocks.take_pages_to_zero()) == shared
+    blocks.check_integrity([])

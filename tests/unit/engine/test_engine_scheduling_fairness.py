@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.engine.page_table import Owner
+from services.engine.sampling_params import SamplingParams
 from services.engine.scheduling.latency_feedback import MIN_FACTOR, LatencyFeedback
 from services.engine.scheduling.length_bucket import LONG
 from services.engine.scheduling.page_watermark import PageWatermark
+from services.engine.scheduling.policy import Policy, PolicyLimits
 from services.engine.scheduling.preemption import PageSeconds, Way, cheaper_way
 from services.engine.scheduling.token_counters import TokenCounters
+from services.engine.sequence import Sequence
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=200), st.integers(1, 500))
@@ -104,3 +108,26 @@ def test_admission_leaves_pages_to_those_that_run_and_a_way_in_for_short_ones(
 )
 def test_pages_come_back_by_the_cheaper_way(num_copied: int, copy_s: float, compute_s: float, way: Way) -> None:
     assert cheaper_way(10, num_copied, PageSeconds(compute_s=compute_s, copy_s=copy_s)) is way
+
+
+def test_the_oldest_prompt_gets_on_where_late_first_tokens_thin_out_its_kind() -> None:
+    policy = Policy(PolicyLimits(), PageWatermark(1000, 32, 0.92), lambda: 0.0)
+    for feedback in policy.feedback:
+        feedback.factor = MIN_FACTOR
+    prompts = [prompt("oldest", 60), *(prompt(str(number), 40) for number in range(3))]
+    for sequence in prompts:
+        policy.arrived(sequence, 0)
+    computed = {sequence.sequence_id for sequence, _ in policy.shares(prompts, 0, 512)}
+    assert computed == {"0", "oldest"}
+
+
+def prompt(name: str, num_tokens: int) -> Sequence:
+    return Sequence(
+        sequence_id=name,
+        owner=Owner("t", b""),
+        tokens=[1] * num_tokens,
+        num_prompt=num_tokens,
+        num_delivered=0,
+        params=SamplingParams(temperature=0.0),
+        max_total_tokens=num_tokens + 1,
+    )
