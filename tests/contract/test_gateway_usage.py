@@ -66,7 +66,7 @@ class Holding:
     def __init__(self, *modes: int) -> None:
         self._modes = modes
 
-    def serving(self, model: str, mode: int) -> list[str]:
+    def serving(self, model: str, mode: int, adapter: object = None) -> list[str]:
         return ["engine"] if mode in self._modes else []
 
 

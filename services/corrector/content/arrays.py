@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from rapidfuzz.distance import OSA
@@ -12,8 +13,12 @@ from services.corrector.content.evidence import Source
 from services.corrector.content.fields import Field
 from services.corrector.content.items import template
 from services.corrector.content.judgement import LIKELY, SURE, Judgement
+from services.corrector.content.labels import occurrences
 from services.corrector.proposals import ABSENT, Proposal
 from stagemesh.validation.pointer import to_pointer
+
+_SEPARATOR = re.compile(r"\s*(?:[,、，;；]\s*(?:and|or)?|and|or|和|及|以及|与)\s*", re.IGNORECASE)
+"""Between the items of a row."""
 
 
 def array_of(known: Field) -> tuple[str | int, ...] | None:
@@ -120,8 +125,13 @@ def _judge_list(path: tuple[str | int, ...], leaves: list[Field], source: Source
     start, end = min(each[0][0] for each in spans), max(each[0][1] for each in spans)
     goes_on = re.match(r"\s*(?:[,、，;；]|and\b|or\b|和|及|以及|与)", source.text[end:], re.IGNORECASE)
     came_before = re.search(r"(?:[,、，;；]|\band|\bor|和|及|以及|与)\s*$", source.text[:start], re.IGNORECASE)
-    if goes_on or came_before:
-        found.doubt(to_pointer(path), "the source may have further items")
+    ordered = sorted(each[0] for each in spans)
+    is_row = all(_SEPARATOR.fullmatch(source.text[a[1] : b[0]]) for a, b in pairwise(ordered))
+    own = [label for label in leaves[0].labels if not label.distance]
+    before = max((end for _, end, _ in occurrences(own, source.lowered) if end <= start), default=-1)
+    is_introduced = before >= 0 and re.fullmatch(r"\s*[:：]?\s*(?:are|were|为|是|有)?\s*", source.text[before:start])
+    if goes_on or came_before or not is_row or not is_introduced:
+        found.doubt(to_pointer(path), "the source does not say plainly that these are the items, and all")
         return
     for leaf in leaves:
         found.confirm(leaf)

@@ -14,11 +14,13 @@ from services.corrector.proposals import ABSENT, Proposal
 
 _CLAUSE = re.compile(r"[,.;!?，。；！？\n]|\bbut\b|但")
 _NEGATED = re.compile(
-    r"\b(?:not|no|non|without|never|neither|nor|none|false|cannot|outstanding|unpaid|overdue|pending|forbidden|prohibited|excluded|excluding|refused|denied|un\w+able)\b|n't\b|\bnon-|不|未|无|没|非|否|免|禁止|拒绝",
+    r"\b(?:not|no|non|without|never|neither|nor|none|false|cannot|outstanding|unpaid|overdue|pending|forbidden|"
+    r"prohibited|excluded|excluding|refused|denied|un\w+able)\b|n't\b|\bnon-|不|未|无|没|非|否|免|禁止|拒绝",
     re.IGNORECASE,
 )
 _UNSURE = re.compile(
-    r"\b(?:whether|if|unless|maybe|perhaps|may be|might|unclear|unknown|unsure)\b|是否|可能|如果|若|不确定|待定|\?|？",
+    r"\b(?:whether|if|unless|only|except|provided|maybe|perhaps|may be|might|unclear|unknown|unsure)\b|是否|可能|"
+    r"如果|若|仅|只|除非|除了|但|不确定|待定|\?|？",
     re.IGNORECASE,
 )
 

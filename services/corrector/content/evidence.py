@@ -44,7 +44,8 @@ _OF_OTHERS = re.compile(
     r"\b(?:previous|previously|earlier|last|prior|former|formerly|old|original|originally|past|instead of|rather "
     r"than|not|unlike|other|another|next|estimated|estimate|quoted|expected|planned|draft|down from|up from|was "
     r"changed from|average)\b"
-    r"|此前|之前|上次|上一|上月|去年|原(?!因|料|材|则|子)|旧|以前|曾|前一|并非|而非|不是|其他|另(?:一|有)|预计|估计|平均",
+    r"|此前|之前|上次|上一|上月|去年|原(?!因|料|材|则|子)|旧|以前|曾|前一|并非|而非|不是|其他|另(?:一|有)|预计|"
+    r"估计|平均",
     re.IGNORECASE,
 )
 """Words after which a source speaks of something that is not the matter itself."""
@@ -84,7 +85,7 @@ class Source:
                 if known.value_of(m) is not ABSENT and known.value_of(m) == known.value
             ]
         else:
-            spans = self.find(str(known.value))
+            spans = self.find(str(known.value)) or self._grouped(known)
         return [span for span in spans if not self.is_aside(span)]
 
     def find(self, text: str) -> list[Span]:
@@ -96,6 +97,22 @@ class Source:
         before = r"(?<![A-Za-z0-9])" if words[0][0].isascii() and words[0][0].isalnum() else ""
         after = r"(?![A-Za-z0-9])" if words[-1][-1].isascii() and words[-1][-1].isalnum() else ""
         return [match.span() for match in re.finditer(before + pattern + after, self.text, re.IGNORECASE)][:50]
+
+    def _grouped(self, known: Field) -> list[Span]:
+        """Where a code stands in groups: DE89 3704 0044."""
+        bare = re.sub(r"[\s-]", "", str(known.value))
+        if known.sort not in (Sort.CODE, Sort.PHONE) or not 6 <= len(bare) <= 64 or not bare.isalnum():
+            return []
+        pattern = r"[\s-]?".join(map(re.escape, bare))
+        found = re.finditer(rf"(?<![A-Za-z0-9]){pattern}(?![A-Za-z0-9])", self.text, re.IGNORECASE)
+        return [match.span() for match in found][:50]
+
+    def sentence(self, span: Span) -> Span:
+        """The stretch between the sentence marks around a place."""
+        at = bisect_left(self._ends, span[0])
+        start = self._ends[at - 1] + 1 if at else 0
+        after = bisect_left(self._ends, span[1])
+        return start, self._ends[after] if after < len(self._ends) else len(self.text)
 
     def places(self, known: Field, others: Iterable[Field]) -> list[Place]:
         """All that could be the field's value: mentions that fit it, and for texts what other texts are."""

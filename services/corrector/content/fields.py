@@ -111,10 +111,12 @@ class Field:
 
     def _measures(self, mention: Mention) -> bool:
         """Whether a number is of what the field measures, as far as both say what that is."""
+        if mention.is_word:
+            return False
         if mention.unit in ("%", "‰"):
             return self.unit == "%" or _RATE_NAME.search(self.name) is not None
         mine, its = dimension_of(self.unit), dimension_of(mention.unit)
-        if mine is not None and (mention.currency or (its is not None and its[0] != mine[0])):
+        if mine is not None and (mention.currency or (its is not None and mention.unit != self.unit)):
             return False
         return not (mention.currency and _COUNT_NAME.search(self.name))
 
@@ -128,6 +130,15 @@ def fields(schema: Any, value: Any) -> list[Field]:
         if len(found) > MAX_FIELDS:
             break
     return found
+
+
+def empty_arrays(value: Any, path: Path = ()) -> Iterator[str]:
+    """Pointers of lists without items."""
+    if value == [] and isinstance(value, list):
+        yield to_pointer(path)
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in parts:
+        yield from empty_arrays(part, (*path, name))
 
 
 def optional_missing(schema: Any, value: Any) -> bool:

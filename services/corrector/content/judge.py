@@ -10,7 +10,7 @@ from __future__ import annotations
 from services.corrector.content.arrays import array_of, judge_arrays
 from services.corrector.content.closed import judge_boolean, judge_choice
 from services.corrector.content.evidence import Source
-from services.corrector.content.fields import MAX_FIELDS, Field, Sort, fields, optional_missing
+from services.corrector.content.fields import MAX_FIELDS, Field, Sort, empty_arrays, fields, optional_missing
 from services.corrector.content.judgement import SURE, Judgement
 from services.corrector.content.mentions import folded, mentions
 from services.corrector.content.searched import judge_searched
@@ -33,6 +33,8 @@ def judge(problem: Problem) -> Findings:
     judge_arrays(problem.value, [known for known in every if array_of(known) is not None], source, found)
     plain = [known for known in every if array_of(known) is None]
     judge_searched([known for known in plain if known.sort not in (Sort.CHOICE, Sort.BOOLEAN)], source, found)
+    for pointer in empty_arrays(problem.value):
+        found.doubt(pointer, "nothing in the source says that there are none")
     for known in plain:
         if known.sort is Sort.CHOICE:
             judge_choice(known, source, found)

@@ -106,7 +106,8 @@ for _group in _GROUPS:
 
 _GENERIC_WORDS = (
     "number no id code name date value type the of in on at by is are has a an and or for to per unit key ref "
-    "reference field text string kg eur usd cny iso format as with this that which its day"
+    "reference field text string kg eur usd cny iso format as with this that which its day days week weeks month "
+    "months year years hour hours minute minutes percent pct euro euros dollar dollars"
     " 编号 号 日期 名称 名 时间 数 值 类型 的"
 )
 _GENERIC = frozenset(_GENERIC_WORDS.split())
@@ -156,7 +157,7 @@ def _of(text: str) -> Iterator[tuple[str, int]]:
     own = [word for word in words if word not in _GENERIC] or (words if len(words) == 1 else [])
     if len(own) > 1:
         yield " ".join(own), 0
-    yield from ((word, 0) for word in own)
+    yield from ((word, 0 if word == own[-1] else PART) for word in own)
     for run in _HAN.findall(text):
         if len(run) <= 8:
             yield run, 0

@@ -36,6 +36,8 @@ class Mention:
     unit: str = ""
     """What follows a number, in small letters: `kg`, `%`, `个月`."""
     currency: str = ""
+    is_word: bool = False
+    """A number in words, which says little by itself: two of the nine."""
 
 
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,4}")
@@ -45,6 +47,8 @@ _PHONE = re.compile(
     r"(?<!\d)1[3-9]\d{9}(?!\d)|(?<![\d-])\d{3}-\d{3}-\d{4}(?![\d-])"
 )
 _CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{1,24}(?:[-_/.#][A-Za-z0-9]{1,24}){0,6}(?![A-Za-z0-9])")
+_GROUPED = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]{2,4}\d{0,2} )?\d{3,4}(?: \d{2,4}){2,8}(?![A-Za-z0-9])")
+"""A long code in groups."""
 _MEASURE = re.compile(r"\d+(?:\.\d+)?[A-Za-z]{1,3}\d?")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9.])(?<!\d,)(-?)(\d{1,3}(?:,\d{3})+|\d{1,15})(\.\d{1,8})?(?![\d])(?!,\d{3}(?!\d))")
 _SCALE = re.compile(
@@ -121,6 +125,8 @@ def _all(source: str) -> Iterator[Mention]:
         yield Mention(Kind.DATE, start, end, source[start:end], date=date.isoformat() if is_only else "")
     for match in _PHONE.finditer(source):
         yield Mention(Kind.PHONE, *match.span(), match[0])
+    for match in _GROUPED.finditer(source):
+        yield Mention(Kind.CODE, *match.span(), match[0].replace(" ", ""))
     for match in _CODE.finditer(source):
         code = match[0].rstrip(".")
         mixed = any(char.isdigit() for char in code) and any(char.isalpha() for char in code)
@@ -146,9 +152,9 @@ def _numbers(source: str) -> Iterator[Mention]:
             Kind.NUMBER, match.start(), end, text, value, unit=unit[1].lower() if unit else "", currency=currency
         )
     for match in _WORD_NUMBER.finditer(source):
-        yield Mention(Kind.NUMBER, *match.span(), match[0], Decimal(_WORDS[match[1].lower()]))
+        yield Mention(Kind.NUMBER, *match.span(), match[0], Decimal(_WORDS[match[1].lower()]), is_word=True)
     for match in _CHINESE_NUMBER.finditer(source):
-        yield Mention(Kind.NUMBER, *match.span(), match[0], Decimal(_CHINESE[match[1] or match[2]]))
+        yield Mention(Kind.NUMBER, *match.span(), match[0], Decimal(_CHINESE[match[1] or match[2]]), is_word=True)
 
 
 def _names(source: str) -> Iterator[Mention]:

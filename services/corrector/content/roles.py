@@ -11,14 +11,18 @@ from services.corrector.form.names import SURNAMES
 class Role(Enum):
     PERSON = "person"
     PLACE = "place"
+    DESTINATION = "destination"
+    ORIGIN = "origin"
     PRODUCT = "product"
     COMPANY = "company"
 
 
 _ROLES = {
+    Role.DESTINATION: re.compile(r"destination|arrival|deliver_to|ship_to|(?:^|_)to(?:_|$)|目的地|到达|送达地"),
+    Role.ORIGIN: re.compile(r"origin|departure|ship_from|(?:^|_)from(?:_|$)|始发|出发|起运|发货地"),
     Role.PLACE: re.compile(
-        r"city|town|country|destination|origin|location|place|venue|branch|region|province|城市|市$|国家|地点|"
-        r"目的地|始发地|地区|省|场地"
+        r"city|town|country|location|place|venue|branch|region|province|城市|市$|国家|地点|"
+        r"地区|省|场地"
     ),
     Role.PRODUCT: re.compile(r"product|item|goods|article|material|产品|商品|货物|物品|品名|物料"),
     Role.COMPANY: re.compile(
@@ -36,6 +40,12 @@ _PLACE_BEFORE = re.compile(
     r"从|至|到)\s*(?:the\s)?$",
     re.IGNORECASE,
 )
+_TO = re.compile(
+    r"(?:\b(?:to|towards|bound for|arriving in|arrives in)|发往|运往|送往|送至|寄往|前往|抵达|到达|至|"
+    r"到)\s*(?:the\s)?$",
+    re.IGNORECASE,
+)
+_FROM = re.compile(r"(?:\b(?:from|leaving|departing)|来自|从|自|由)\s*(?:the\s)?$", re.IGNORECASE)
 _PLACE_AFTER = re.compile(
     r"^(?:市|省|县|区|的(?:客户|顾客|用户|公司|分公司|供应商))|^\s(?:branch|office|warehouse|depot)\b", re.IGNORECASE
 )
@@ -60,6 +70,10 @@ def role_of(name: str, title: str = "") -> Role | None:
 
 def shows(role: Role, text: str, before: str, after: str) -> bool:
     """Whether a text, with what stands before and after it in the source, looks like a thing of that role."""
+    if role is Role.DESTINATION:
+        return bool(_TO.search(before)) and not _FROM.search(before)
+    if role is Role.ORIGIN:
+        return bool(_FROM.search(before)) and not _TO.search(before)
     if role is Role.PLACE:
         return bool(_PLACE_BEFORE.search(before) or _PLACE_AFTER.search(after))
     if role is Role.PRODUCT:

@@ -212,3 +212,57 @@ def test_hostile_sources_are_read_to_their_end(source: str) -> None:
 def test_a_source_that_is_too_long_is_not_compared() -> None:
     found = findings(LEASE_VALUE, source=SOURCE + " " * 30_000)
     assert [doubt.pointer for doubt in found.doubts] == [""]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "source"),
+    [
+        (
+            closed(payment_days=WHOLE),
+            {"payment_days": 30},
+            "Payment within thirty days; a discount for payment within 10 days.",
+        ),
+        (closed(iban=TEXT), {"iban": "DE89370400440532013000"}, "IBAN DE89 3704 0044 0532 0130 00, BIC COBADEFFXXX"),
+        (closed(vat_id=TEXT), {"vat_id": "DE123456789"}, "VAT ID: DE 123 456 789"),
+        (closed(weight_kg=NUMBER), {"weight_kg": 1500}, "Weight 1.5 t, pallets 40 kg."),
+        (closed(guests=WHOLE), {"guests": 12}, "A dozen guests, 3 of them children."),
+        (
+            closed(profit_change_percent=NUMBER),
+            {"profit_change_percent": -3},
+            "Revenue rose by 12 %, profit fell by 3 %.",
+        ),
+    ],
+)
+def test_a_value_that_the_source_says_in_another_form_is_never_replaced(schema: Any, value: Any, source: str) -> None:
+    assert findings(value, schema, source).proposals == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "source"),
+    [
+        (closed(speed_limit=WHOLE), {"speed_limit": 50}, "The speed limit was raised from 50 to 60."),
+        (closed(房租=NUMBER), {"房租": 3200}, "房租由每月3200元涨到3500元。"),
+        (closed(responsible=TEXT), {"responsible": "Kim Larsen"}, "Responsible was Kim Larsen, now Ada Obi."),
+        (
+            closed(overtime_ceiling=WHOLE),
+            {"overtime_ceiling": 350},
+            "The union proposes an overtime ceiling of 350 hours. Agreed: 325.",
+        ),
+        (closed(目的地=TEXT), {"目的地": "杭州"}, "从杭州发往宁波。"),
+        (closed(systolic=WHOLE), {"systolic": 72}, "Blood pressure 128/84, pulse 72."),
+        (closed(abstentions=WHOLE), {"abstentions": 2}, "Five in favour, two against, one abstention."),
+        (
+            closed(attendees={"type": "array", "items": TEXT}),
+            {"attendees": ["D. Haddad"]},
+            "Attendees: A. Novak, B. Chen. Apologies: D. Haddad.",
+        ),
+        (closed(attendees={"type": "array", "items": TEXT}), {"attendees": []}, "Attendees: A. Novak, B. Chen."),
+    ],
+)
+def test_old_proposed_and_neighbouring_values_are_not_certain(schema: Any, value: Any, source: str) -> None:
+    assert not is_certain(findings(value, schema, source))
+
+
+@pytest.mark.parametrize(("day", "other"), [("2025-10-04", "1 November 2025"), ("2027-03-01", "2025年3月1日")])
+def test_a_date_is_not_another_one_because_it_is_written_alike(day: str, other: str) -> None:
+    assert findings({"due": day}, closed(due=DAY), f"We met on {other}.").proposals == ()
