@@ -118,8 +118,9 @@ class GatewayConfig(Section):
 
     tokenizer_timeout_s: float = Field(default=2.0, gt=0)
     """Budget of one call to the tokenizer."""
-    tokenizer_wait_s: float = Field(default=15.0, gt=0)
-    """How long a stream waits for text when no tokenizer is up (a restart takes seconds)."""
+    tokenizer_wait_s: float = Field(default=45.0, gt=0)
+    """How long a stream waits for text when no tokenizer is up: longer than the supervisor takes to find one that hangs
+    (`supervisor.stuck_after_s`) and to start it again."""
     cache_timeout_s: float = Field(default=0.1, gt=0)
     """Budget of one call to the cache; then the request runs cold."""
     session_timeout_s: float = Field(default=0.5, gt=0)

@@ -25,6 +25,12 @@ class _CallBroke(Exception):
     pass
 
 
+def no_text() -> Unavailable:
+    """What callers are told when the tokenizer stays away."""
+    why = "the text of the answer cannot be made at the moment"
+    return Unavailable("TOKENIZER_UNAVAILABLE", why, retry_after_ms=1_000)
+
+
 class DetokenizerLink:
     """Keeps one `Detokenize` call open while there is work for it."""
 
@@ -68,6 +74,8 @@ class DetokenizerLink:
                     task.result()
             except grpc.RpcError as error:
                 log.warning("detokenizer lost", error=error.code().name)
+            except asyncio.InvalidStateError:  # what grpc.aio raises where the call was over before it was written to
+                log.warning("detokenizer lost", error="the call was over")
             finally:
                 for task in tasks:
                     task.cancel()
@@ -140,7 +148,7 @@ class TextStream:
                 chunk.faults = write_faults(faults.take("detokenize"))
             try:
                 answer = await self._link.exchange(chunk, attempt_s)
-            except (_CallBroke, TimeoutError, Internal):
+            except (_CallBroke, TimeoutError, Internal, Unavailable):  # lost, slow, at fault, or still loading
                 self._link.forget(chunk.stream_id, self._model)
                 self._epoch += 1
                 self.num_reopened += 1
@@ -150,6 +158,4 @@ class TextStream:
             piece = answer.text[len(self.text) :] if resent else answer.text
             self.text += piece
             return piece
-        raise Unavailable(
-            "TOKENIZER_UNAVAILABLE", "the text of the answer cannot be made at the moment", retry_after_ms=1_000
-        )
+        raise no_text()

@@ -8,22 +8,27 @@ from contextlib import aclosing
 import grpc
 
 from services.gateway import stages
+from services.gateway.calls import call
 from services.gateway.config import GatewayConfig
-from services.gateway.detokenizer import TextStream
+from services.gateway.detokenizer import TextStream, no_text
 from services.gateway.job import Job
 from services.gateway.peers import Peers
 from services.gateway.progress import Progress
+from services.gateway.service_problem import service_problem
 from services.gateway.work import Output, Prompt, Work
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2
-from stagemesh.runtime.channel import call_metadata
 from stagemesh.runtime.deadline import Deadline
-from stagemesh.runtime.errors import DeadlineExceeded, from_detail, from_rpc
+from stagemesh.runtime.errors import DeadlineExceeded, StagemeshError, from_detail
+from stagemesh.runtime.retry import RetryPolicy
 
 SEED_STRIDE = 0x9E3779B97F4A7C15
 """Odd constant (2⁶⁴ divided by the golden ratio) that spreads the seeds of further choices."""
+
+DECODE_RETRIES = RetryPolicy(max_attempts=1_000, first_backoff_s=0.1, max_faults=2)
+"""Within `gateway.tokenizer_wait_s`, as for the text itself."""
 
 
 def choice_seed(seed: int, index: int) -> int:
@@ -101,7 +106,11 @@ class Generation:
     async def _run(self, output: Output, submit: engine_pb2.Submit, texts: TextStream) -> None:
         attempt = 1
         if output.token_ids:
-            output.text = await self._detokenize(texts, list(output.token_ids), end=False)
+            try:
+                output.text = await self._detokenize(texts, list(output.token_ids), end=False)
+            except StagemeshError as error:
+                self._report_text(texts, error)
+                raise
         deltas = self._peers.engines.run(
             self._job.model,
             submit,
@@ -120,9 +129,15 @@ class Generation:
                 if delta.HasField("finish"):
                     output.finish = delta.finish
                 if delta.token_ids or output.finish:
-                    await self._extend(output, delta, texts)
+                    try:
+                        await self._extend(output, delta, texts)
+                    except StagemeshError as error:
+                        self._report_engine(output.finish, attempt)
+                        self._report_text(texts, error)
+                        raise
         assert output.finish is not None
-        self._report(output.finish, texts, attempt)
+        self._report_engine(output.finish, attempt)
+        self._report_text(texts)
         self._peers.sessions.served(self._job.tenant_id, self._job.request.session_id, self._prompt.placement)
         self._peers.prefixes.served(self._job.tenant_id, self._prompt.token_ids, self._prompt.placement)
         if output.finish.HasField("error"):
@@ -159,22 +174,34 @@ class Generation:
 
     async def _detokenize(self, texts: TextStream, token_ids: list[int], *, end: bool) -> str:
         started_s = time.perf_counter()
-        piece = await texts.feed(
-            token_ids, end=end, attempt_s=self._config.tokenizer_timeout_s, wait_s=self._config.tokenizer_wait_s
-        )
-        self._detokenize_us += int((time.perf_counter() - started_s) * 1e6)
-        return piece
+        try:
+            return await texts.feed(
+                token_ids, end=end, attempt_s=self._config.tokenizer_timeout_s, wait_s=self._config.tokenizer_wait_s
+            )
+        finally:
+            self._detokenize_us += int((time.perf_counter() - started_s) * 1e6)
 
-    def _report(self, finish: engine_pb2.Finish, texts: TextStream, attempt: int) -> None:
-        for report in finish.stages:
+    def _report_engine(self, finish: engine_pb2.Finish | None, attempt: int) -> None:
+        """What the engine says of its stages; without its finish, that they ran, since tokens came."""
+        ran = (
+            common_pb2.StageReport(
+                stage=stage, status=common_pb2.STAGE_STATUS_OK, instance=self._prompt.placement.served_by
+            )
+            for stage in stages.ORDER
+            if stage in stages.ENGINE_STAGES
+        )
+        for report in finish.stages if finish is not None else ran:
             report.attempts = attempt
             self._log.add(report)
+
+    def _report_text(self, texts: TextStream, error: StagemeshError | None = None) -> None:
         self._log.add(
             common_pb2.StageReport(
                 stage=stages.DETOKENIZE,
-                status=common_pb2.STAGE_STATUS_OK,
+                status=common_pb2.STAGE_STATUS_FAILED if error else common_pb2.STAGE_STATUS_OK,
                 attempts=1 + texts.num_reopened,
                 duration_us=self._detokenize_us,
+                reason=error.reason if error else "",
             )
         )
 
@@ -204,10 +231,14 @@ class Generation:
             sequences=[tokenizer_pb2.TokenIds(ids=[token_id]) for token_id in unknown],
             keep_special_tokens=True,
         )
+        wait = Deadline.after(self._deadline.budget_s(self._config.tokenizer_wait_s))
         try:
-            decoded = await self._peers.tokenizer.Decode(
-                request, timeout=self._config.tokenizer_timeout_s, metadata=call_metadata()
+            answer = await call(
+                self._peers.tokenizer.Decode, request, DECODE_RETRIES, wait, self._config.tokenizer_timeout_s
             )
-        except grpc.RpcError as error:
-            raise from_rpc(error) from error
-        self._token_texts.update(zip(unknown, decoded.texts, strict=True))
+        except (grpc.RpcError, DeadlineExceeded) as error:
+            self._deadline.budget_s()  # it may be the request's own time that is over
+            if isinstance(error, grpc.RpcError):
+                raise service_problem("tokenizer", error) from error
+            raise no_text() from error
+        self._token_texts.update(zip(unknown, answer.response.texts, strict=True))
