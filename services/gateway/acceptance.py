@@ -25,6 +25,8 @@ from stagemesh.runtime.errors import AlreadyExists, Exhausted, Internal, Stageme
 from stagemesh.runtime.mesh_config import MeshConfig
 
 QUEUE_RETRY_MS = 1_000
+WAIT_DOUBT = 2.0
+"""By how much an estimate of the wait must exceed what is left before it refuses a request."""
 
 
 class Acceptance:
@@ -116,8 +118,9 @@ class Acceptance:
             job.request.policy.precision_mode,
             WantedAdapter(job.adapter),
         )
-        late_s = self._queue(job).wait_s(job.tenant_id) - deadline.remaining_s()
-        if late_s > 0:
+        wait_s, remaining_s = self._queue(job).wait_s(job.tenant_id), deadline.remaining_s()
+        late_s = wait_s - remaining_s
+        if wait_s > WAIT_DOUBT * remaining_s:
             return Exhausted(
                 "DEADLINE_UNREACHABLE",
                 f"its turn among {job.route_name} requests would come {late_s:.1f} s after the deadline: "

@@ -10,6 +10,9 @@ from stagemesh.runtime.errors import Exhausted
 
 REASON = "DEADLINE_UNREACHABLE"
 MIN_RETRY_AFTER_MS = 100
+DOUBT = 2.0
+"""An estimate that is wrong by less than this refuses nobody who could have been served: it is of the work of many, and
+what it was measured on may have been a busy moment."""
 
 
 def seconds_ahead(num_tokens: int, others: Iterable[tuple[int, int]], cost: StepCost) -> float:
@@ -20,7 +23,7 @@ def seconds_ahead(num_tokens: int, others: Iterable[tuple[int, int]], cost: Step
 
 def refusal(remaining_s: float, needed_s: float) -> Exhausted | None:
     """Why a request is not begun that needs `needed_s` to its first token and has `remaining_s`."""
-    if needed_s <= remaining_s:
+    if needed_s <= DOUBT * remaining_s:
         return None
     late_ms = int(1000 * (needed_s - max(0.0, remaining_s)))
     return Exhausted(
