@@ -117,7 +117,7 @@ class EngineCore:
         sequence.reads_logits = is_checked or sequence.scoring is not None
         num_pages = self._blocks.num_cached_pages(sequence.table, sequence.tokens)
         self.policy.arrived(sequence, PAGE_SIZE * max(num_pages, sequence.kv.num_stored_pages))
-        self.healer.has_faults |= bool(sequence.faults)
+        self.healer.begun(sequence)
         self._scheduler.add(sequence)
         place_s = self._wait.seconds(len(self._scheduler.waiting)) if self._scheduler.is_full else 0.0
         if refused := self.policy.refusal(sequence, self._scheduler, time.monotonic(), place_s):
@@ -242,8 +242,8 @@ class EngineCore:
                     self._update(item.sequence).queue = QueueState(0, 0.0, min(item.end, item.sequence.num_prompt))
         probe.mark(Part.SAMPLE)
         seconds = time.monotonic() - started_s
+        self.policy.measured(seconds, items, is_usual=not self.healer.was_disturbed)
         if not self.healer.was_disturbed:
-            self.policy.measured(seconds, items)
             self._drafting.measured(runs, sum(item.num_rows for item in items), run_s)
         shares = self._stages.end(probe, num_prompt_tokens > 0)
         for item in items:
@@ -315,7 +315,9 @@ class EngineCore:
         """A choice in the place of one that failed; None: there will be one later, or its sequence has ended."""
         if chosen.reason != "NON_FINITE_LOGITS" or run.num_taken or not self.healer.can_replay:
             return chosen
-        if (rows := self._healed(run.item, chosen)) is None:
+        with self.healer.timing(run.item.num_rows):
+            rows = self._healed(run.item, chosen)
+        if rows is None:
             return None
         draw = Draw(rows[0], run.sequence, end_tokens(run.sequence, self._vocabulary))
         return next(self._drawn([draw]))
@@ -449,6 +451,7 @@ class EngineCore:
             self._blocks.keep_tail(sequence.table, sequence.tokens, sequence.num_computed)
         self._scheduler.remove(sequence, poisoned=ending.error is not None)
         self.policy.left(sequence)
+        self.healer.ended(sequence)
         del self._sequences[sequence.sequence_id]
         if sequence.adapter is not None:
             sequence.adapter.num_ended += sequence.num_in_all

@@ -42,25 +42,48 @@ class Healer:
         self.watchdog = Watchdog(limits)
         native = isinstance(runner, NativeRunner)
         num_layers = runner.decoder.shape.num_layers if isinstance(runner, NativeRunner) else 1
-        self._faults = StepFaults(num_layers, self.watchdog.over_time)
+        self._faults = StepFaults(num_layers, self.watchdog.over_time, self._spoil if native else None)
         self._replayer = (
             Replayer(runner.decoder, runner.vocab_size, self._faults) if isinstance(runner, NativeRunner) else None
         )
         self.can_replay = native
-        self._has_guarded = False
         self.was_disturbed = False
         """Whether the present step took longer than it should have, by a fault."""
-        self.has_faults = False
-        """Whether any sequence has brought faults on purpose."""
+        self._with_faults: set[str] = set()
+        """Live sequences that brought faults on purpose."""
+        self._guarded: set[str] = set()
+        """Live sequences that are computed by stages."""
         self.num_replays = 0
+
+    @property
+    def is_on_guard(self) -> bool:
+        """Whether steps are looked after beyond running them."""
+        return bool(board.is_armed or self._with_faults or self._guarded)
+
+    def begun(self, sequence: Sequence) -> None:
+        """A sequence is there."""
+        if sequence.faults:
+            self._with_faults.add(sequence.sequence_id)
+
+    def ended(self, sequence: Sequence) -> None:
+        """It no longer is."""
+        self._with_faults.discard(sequence.sequence_id)
+        self._guarded.discard(sequence.sequence_id)
 
     @contextmanager
     def watching(self, items: Seq[WorkItem]) -> Iterator[None]:
         """Around the run of a step."""
-        num_rows = sum(item.num_rows for item in items)
-        self.was_disturbed = False
-        if board.is_armed or self.has_faults:
+        if board.is_armed or self._with_faults:
             self.was_disturbed = self._faults.begin(items)
+        else:
+            self.was_disturbed = False
+            self._faults.clear()
+        with self.timing(sum(item.num_rows for item in items)):
+            yield
+
+    @contextmanager
+    def timing(self, num_rows: int) -> Iterator[None]:
+        """Around what computes so many rows, in a step or after it."""
         self.watchdog.begin(num_rows)
         try:
             yield
@@ -69,7 +92,7 @@ class Healer:
 
     def run(self, items: Seq[WorkItem], probe: Probe) -> Rows:
         """The step itself. Raises whatever a model raises."""
-        if not (board.is_armed or self.has_faults or self._has_guarded):
+        if not self.is_on_guard:
             return self._runner.run(items, probe)
         guarded = [item for item in items if item.sequence.is_guarded]
         if guarded:
@@ -103,11 +126,16 @@ class Healer:
         )
         if may and isinstance(error, HealingFailed):
             may, sequence.is_guarded = not sequence.is_guarded, True
-            sequence.takes_drafts, self._has_guarded = False, True
+            sequence.takes_drafts = False
+            self._guarded.add(sequence.sequence_id)
         log.warning(
             "sequence begins again" if may else "sequence fails", sequence_id=sequence.sequence_id, error=str(error)
         )
         return may
+
+    def _spoil(self, item: WorkItem, layer: int) -> None:
+        if self._replayer is not None:
+            self._replayer.spoil(item, layer)
 
     def _run_guarded(self, items: Seq[WorkItem], probe: Probe) -> Rows:
         """As `run`, with some of the items by stages; rows in the order of `items`."""

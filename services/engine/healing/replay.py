@@ -50,6 +50,14 @@ class Replayer:
         """The item without its drafts. Raises HealingFailed."""
         return _Pass(self, replace(item, drafts=())).run()
 
+    def spoil(self, item: WorkItem, layer: int) -> None:
+        """Leave keys and values that are not finite where the item's are, on purpose, as a step does that computes
+        them from such numbers."""
+        shape = (len(item.token_ids), self.decoder.shape.hidden_size)
+        batch: Batch = replace(build_native_batch([item]), choices=None)
+        stages = Stages(self.decoder, item.sequence.mode or self.decoder.weights[0])
+        stages.attend(layer, batch, np.full(shape, np.nan, np.float32), np.zeros(shape, np.float32))
+
     def substitute(self, weights: str, layer: int) -> LowRankMlp:
         key = (weights, layer)
         if key not in self._substitutes:

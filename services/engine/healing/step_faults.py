@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from threading import Event
@@ -20,6 +21,8 @@ from stagemesh.runtime.telemetry import get_logger
 
 Floats = npt.NDArray[np.float32]
 PART = {name: Part[name.upper()] for name in ENGINE_STAGES}
+IN_PROMPTS = tuple(stage for stage in ENGINE_STAGES if PART[stage] is not Part.SAMPLE)
+"""Stages of items that yield no token."""
 STEP = "step"
 MAX_DELAY_S = 10.0
 
@@ -36,15 +39,17 @@ class Striking:
 
 
 class StepFaults:
-    def __init__(self, num_layers: int, over_time: Event) -> None:
+    def __init__(self, num_layers: int, over_time: Event, spoil: Callable[[WorkItem, int], None] | None = None) -> None:
+        """`spoil` leaves keys and values of an item in a layer that are not finite; without it nothing strikes items
+        that yield no token."""
         self._num_layers = num_layers
-        self._over_time = over_time
+        self._over_time, self._spoil = over_time, spoil
         self._striking: list[Striking] = []
         self._num_steps = 0
 
     def begin(self, items: Seq[WorkItem]) -> bool:
-        """Draw what goes wrong in this step: what its sequences bring, one at a time, and what is on the board. Whether
-        anything does."""
+        """Draw what goes wrong in this step: what its sequences bring, one at a time, where they yield a token, and
+        what is on the board. Whether anything does."""
         self._num_steps += 1
         able = [item for item in items if item.samples]
         self._striking = []
@@ -52,12 +57,17 @@ class StepFaults:
             if item.sequence.faults:
                 fault = item.sequence.faults.pop(0)
                 self._striking.append(Striking(fault, item.sequence.sequence_id))
-        if able and (posted := board.draw(*ENGINE_STAGES)) is not None:
-            victim = able[self._num_steps % len(able)]
+        if (posted := self._drawn(has_tokens=bool(able))) is not None:
+            among = items if self._strikes_prompts(posted) else able
+            victim = among[self._num_steps % len(among)]
             self._striking.append(Striking(posted, victim.sequence.sequence_id))
         for striking in self._striking:
             log.warning("fault on purpose", stage=striking.fault.stage, kind=str(striking.fault.kind))
         return bool(self._striking)
+
+    def clear(self) -> None:
+        """Nothing goes wrong in this step."""
+        self._striking = []
 
     def before_run(self, items: Seq[WorkItem]) -> None:
         """Let what breaks a step do so, where its sequence is among `items`. Raises as a step does."""
@@ -83,13 +93,15 @@ class StepFaults:
 
     def after_run(self, items: Seq[WorkItem], logits: Floats) -> Floats:
         """Let numbers that are not finite come out: [rows of logits, V]"""
-        bad = {striking.sequence_id for striking in self._of(items) if striking.fault.kind is Kind.NAN}
+        bad = {striking.sequence_id: striking for striking in self._of(items) if striking.fault.kind is Kind.NAN}
         if not bad:
             return logits
         logits, first = logits.copy(), 0
         for item in items:
-            if item.sequence.sequence_id in bad:
+            if (striking := bad.get(item.sequence.sequence_id)) is not None:
                 logits[first : first + item.num_sampled] = np.nan
+                if not item.samples:
+                    self._spoil_unnoticed(item, striking.fault)
             first += item.num_sampled
         return logits
 
@@ -104,6 +116,23 @@ class StepFaults:
             out = out.copy()
             out[-1] = np.nan
         return out
+
+    def _drawn(self, *, has_tokens: bool) -> Fault | None:
+        """What happens now of the board's; in a step without a token, of what can happen there."""
+        if has_tokens:
+            return board.draw(*ENGINE_STAGES)
+        return None if self._spoil is None else board.draw(*IN_PROMPTS, kinds=(Kind.NAN,))
+
+    def _strikes_prompts(self, fault: Fault) -> bool:
+        return self._spoil is not None and fault.kind is Kind.NAN and fault.stage in IN_PROMPTS
+
+    def _spoil_unnoticed(self, item: WorkItem, fault: Fault) -> None:
+        """Nobody looks at what a prompt's chunk yields but later tokens, by the keys and values of the layers from the
+        fault on."""
+        part = PART[fault.stage]
+        layer = 0 if part is Part.EMBED else self._layer(fault) + (part in {Part.ATTEND, Part.MLP})
+        if self._spoil is not None and layer < self._num_layers:
+            self._spoil(item, layer)
 
     def _of(self, items: Seq[WorkItem]) -> list[Striking]:
         if not self._striking:

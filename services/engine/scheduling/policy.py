@@ -148,8 +148,8 @@ class Policy:
 
     # --- what is learnt
 
-    def measured(self, seconds: float, chunks: Iterable[Chunk]) -> None:
-        """A step with `chunks` took so long."""
+    def measured(self, seconds: float, chunks: Iterable[Chunk], *, is_usual: bool = True) -> None:
+        """A step with `chunks` took so long; an unusual one is service, and tells nothing of costs."""
         num_decoding = num_tokens = of_oldest = 0
         depths = 0.0
         for chunk in chunks:
@@ -166,7 +166,8 @@ class Policy:
             prompt_s = seconds - min(self.cost.decode_s(num_decoding), seconds / 2)
             owed_s = self._owed_s + prompt_s * (OLDEST_SHARE - of_oldest / num_tokens)
             self._owed_s = min(MAX_OWED_S, max(0.0, owed_s))
-        self.cost.measured(seconds, StepWork(num_decoding, num_tokens, depths))
+        if is_usual:
+            self.cost.measured(seconds, StepWork(num_decoding, num_tokens, depths))
 
     def first_token(self, sequence: Sequence, now_s: float) -> None:
         """The sequence's first token has been chosen."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
 from stagemesh.runtime.errors import Forbidden, InvalidRequest
-from stagemesh.runtime.faults.fault import Fault
+from stagemesh.runtime.faults.fault import Fault, Kind
 
 MAX_FAULTS = 64
 
@@ -81,12 +81,13 @@ class Board:
         with self._lock:
             return tuple(self._posted)
 
-    def draw(self, *stages: str) -> Fault | None:
-        """The fault that happens now in one of `stages`, the first posted first."""
+    def draw(self, *stages: str, kinds: Container[Kind] = tuple(Kind)) -> Fault | None:
+        """The fault that happens now in one of `stages`, of one of `kinds`, the first posted first."""
         if not self.is_armed:
             return None
         with self._lock:
-            return next((p.fault for p in self._posted if p.fault.stage in stages and p.draw()), None)
+            able = (posted for posted in self._posted if posted.fault.stage in stages and posted.fault.kind in kinds)
+            return next((posted.fault for posted in able if posted.draw()), None)
 
 
 board = Board()

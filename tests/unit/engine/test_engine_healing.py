@@ -290,3 +290,68 @@ def test_a_slow_step_is_no_hanging_one() -> None:
     assert not watchdog.over_time.is_set()
     watchdog.end(1)
     watchdog.look()
+
+
+@pytest.mark.parametrize("kv_dtype", ["bfloat16", "int8"])
+def test_a_prompt_s_chunk_that_is_struck_unnoticed_is_computed_again_and_known_to_nobody(
+    kv_dtype: str, files: ModelFiles, open_board: None
+) -> None:
+    prompt = list(range(30, 100))
+    plain_core = core_of(runner_of(files, kv_dtype))
+    plain_core.add(make_sequence("plain", prompt))
+    plain = run_to_end(plain_core)
+    board.post(Fault(stage="embed", kind=Kind.NAN, times=1))
+    core = core_of(runner_of(files, kv_dtype))
+    core.add(make_sequence("struck", prompt, salt=b"salt"))
+    core.add(make_sequence("beside", prompt, salt=b"salt"))
+    core.step()
+    (posted,) = board.posted()
+    assert posted.num_struck == 1
+    assert all(not sequence.num_output for sequence in core.sequences()), "the first chunk yields no token"
+    core.add(make_sequence("sharing", prompt, salt=b"salt"))
+    found = run_to_end(core)
+    assert all(found.tokens[name] == plain.tokens["plain"] for name in ("struck", "beside", "sharing"))
+    core.check_integrity()
+    core.add(make_sequence("later", prompt, salt=b"salt"))
+    assert run_to_end(core).tokens["later"] == plain.tokens["plain"]
+    assert core.healer.num_replays > 0
+
+
+def test_a_fault_that_has_been_cleared_strikes_no_more(files: ModelFiles, open_board: None) -> None:
+    core = core_of(runner_of(files))
+    for sequence in sequences():
+        core.add(sequence)
+    core.step()
+    board.post(Fault(stage="sample", kind=Kind.NAN))
+    core.step()
+    assert (struck := core.healer.num_replays) > 0
+    board.clear()
+    core.healer._guarded.add("another")  # computed by stages, as those are that began again
+    found = run_to_end(core)
+    assert core.healer.num_replays == struck
+    assert all(finished.ending.error is None for finished in found.finished.values())
+
+
+def test_when_those_that_brought_faults_or_began_again_have_ended_steps_are_as_before(
+    files: ModelFiles, open_board: None
+) -> None:
+    runner = runner_of(files)
+    core = core_of(runner)
+    answers(core, "mlp=nan")
+    sequence = make_sequence("bad", [9, *range(30, 100)], max_tokens=4)
+    sequence.adapter = spoiling_adapter(runner)
+    core.add(sequence)
+    run_to_end(core)
+    assert not core.healer.is_on_guard
+
+
+def test_what_a_step_with_a_fault_serves_is_counted(files: ModelFiles, open_board: None) -> None:
+    core = core_of(runner_of(files))
+    first = make_sequence("first", PROMPTS[0], max_tokens=4)
+    first.faults = parse_faults("mlp=nan")
+    core.add(first)
+    core.add(make_sequence("other", PROMPTS[1], max_tokens=4))
+    core.step()
+    assert core.healer.was_disturbed
+    assert core.policy.counters.counter(first.owner.tenant_id) >= len(PROMPTS[0]) + len(PROMPTS[1])
+    assert not core.policy.cost.is_known
