@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from decimal import Decimal
 
-from services.corrector.form.digits import decimal_of, read_based, read_digits, read_words
+from services.corrector.form.digits import UNSURE, decimal_of, is_loose, read_based, read_digits, read_words
 from services.corrector.form.units import (
     APPROXIMATE,
     COUNTS,
@@ -70,6 +70,8 @@ def _around(before: str, digits: str, after: str) -> Amount | None:
     else:
         before = before.removesuffix("+").strip()
     sides = _Sides()
+    if after in ("-", "x", "×", "*"):  # a sign, a range or a product that was cut off, or nothing
+        sides.confidence = UNSURE
     sides.take(before)
     sides.take(after)
     if sides.is_broken:
@@ -144,8 +146,9 @@ class _Sides:
 
 
 def _in_words(text: str) -> Amount | None:
-    bare, scale = text.lower().strip(), 0
+    bare = text.lower().strip()
     for suffix in ("元整", "圆整", "元", "圆", "dollars", "只", "个", "件", "人", "天", "only", "台"):
         bare = bare.removesuffix(suffix).strip()
-    value = read_words(bare.removeprefix("人民币").replace(" ", "" if not bare.isascii() else " "))
-    return None if value is None or not bare else Amount(Decimal(value).scaleb(scale), 0.85)
+    bare = bare.removeprefix("人民币").replace(" ", "" if not bare.isascii() else " ")
+    value = read_words(bare)
+    return None if value is None or not bare else Amount(Decimal(value), 0.7 if is_loose(bare) else 0.85)

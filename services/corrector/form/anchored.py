@@ -7,6 +7,7 @@ from typing import Any
 
 from services.corrector.form.edits import Guess
 from services.corrector.form.shape import Shape
+from services.corrector.form.slips import is_contrary, is_denied_in, is_id_slip, is_slip
 from services.corrector.form.source import Source
 from stagemesh.validation.anchor_match import Match
 from stagemesh.validation.anchors import Anchor, Keys, compile_keys, form_of
@@ -56,9 +57,13 @@ def key_guesses(value: Any, keys: Keys, shape: Shape, source: Source, *, is_cut:
 
 
 def _guess(text: str, key: str, shape: Shape) -> Guess:
-    same_form = form_of(text).casefold() == form_of(key).casefold()
-    reason = "the key in another form" if same_form else "the only key one character away"
-    return Guess(_typed(key, shape), reason, 0.9 if same_form else 0.85, "anchor")
+    form, other = form_of(text).casefold(), form_of(key).casefold()
+    if form == other:
+        return Guess(_typed(key, shape), "the key in another form", 0.9, "anchor")
+    if is_contrary(form, other):
+        return Guess(_typed(key, shape), "the only key near it, which may say the contrary", 0.4, "anchor")
+    sure = is_id_slip(form, other) or is_slip(form, other, is_name=True)
+    return Guess(_typed(key, shape), "the only key one character away", 0.85 if sure else 0.65, "anchor")
 
 
 def _held(text: str, keys: Keys, shape: Shape, source: Source, *, is_cut: bool) -> list[Guess]:
@@ -74,7 +79,7 @@ def _held(text: str, keys: Keys, shape: Shape, source: Source, *, is_cut: bool) 
             return [Guess(_typed(begun[0], shape), "the only key that begins so", 0.85, "anchor")]
     within = [key for key in some if len(key) >= MIN_PREFIX_CHARS and form_of(key).casefold() in form]
     longest = max(within, key=len, default="")
-    if within and all(key in longest for key in within):
+    if within and all(key in longest for key in within) and not is_denied_in(form, form_of(longest)):
         return [Guess(_typed(longest, shape), "the key with something around it", 0.7, "anchor")]
     return []
 

@@ -1,4 +1,3 @@
-# ruff: noqa: E501  tables of words are easier to read in long lines
 """The digits of a number with its separators: `12,000.50`, `1.234,56`, `1 234,5`, `1'234`, and words for numbers."""
 
 from __future__ import annotations
@@ -6,24 +5,19 @@ from __future__ import annotations
 import re
 from decimal import Decimal, InvalidOperation
 
+from stagemesh.validation.numerals.chinese import chinese_number
+from stagemesh.validation.numerals.english import english_number
+
 SURE, UNSURE = 0.9, 0.7
 
 _GROUPS = {mark: re.compile(rf"[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+") for mark in (",", ".", " ", "'", "_")}
 _INDIAN = re.compile(r"[1-9]\d{0,1}(?:,\d{2})+,\d{3}")
 _BASED = re.compile(r"([+-]?)0([xX][0-9a-fA-F]{1,32}|[oO][0-7]{1,40}|[bB][01]{1,128})")
-_CHINESE_DIGITS = {
-    char: value
-    for value, chars in enumerate(("零〇", "一壹", "二贰两", "三叁", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖"))
-    for char in chars
-}
-_CHINESE_UNITS = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
-_CHINESE_SCALES = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
-_ENGLISH = {
-    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12,
-    "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20, "thirty": 30, "forty": 40,
-    "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
-}  # fmt: skip
-_ENGLISH_SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
+_SPOKEN = re.compile(r"(.*)([百佰千仟万萬亿億])([一二三四五六七八九壹贰叁肆伍陆柒捌玖两])")
+"""A last digit straight after a scale counts tenths of it: 三百五, 一万二."""
+_TENTH = {"百": "十", "佰": "十", "千": "百", "仟": "百", "万": "千", "萬": "千", "亿": "千万", "億": "千万"}
+_LOOSE = re.compile(r"[百佰千仟万萬亿億].*|[一二两三四五六七八九]{2}|.*[两兩].")
+"""No digit before the first scale, two digits that may be a range (三五个), or 两 that may be one (两三个)."""
 
 
 def read_digits(text: str, *, has_currency: bool = False) -> tuple[Decimal, float] | None:
@@ -70,48 +64,21 @@ def read_based(text: str) -> int | None:
 
 
 def read_words(text: str) -> int | None:
-    """`twenty-five`, `two hundred and ten`, `一百二十`, `壹万贰仟`."""
+    """`twenty-five`, `two hundred and ten`, `一百二十`, `壹万贰仟`, 三百五; None for `five six`, which are two."""
     if len(text) > 80:
         return None
-    is_chinese = text[:1] in ("十", "拾") or bool(set(text) & _CHINESE_DIGITS.keys())
-    return _read_chinese(text) if is_chinese else _read_english(text)
+    if text.isascii():
+        return english_number(re.sub(r"^an? ", "one ", text.lower().strip()))
+    if text[:1] in _TENTH:
+        text = f"一{text}"
+    if spoken := _SPOKEN.fullmatch(text):
+        text = f"{text}{_TENTH[spoken[2]]}"
+    return chinese_number(text)
 
 
-def _read_chinese(text: str) -> int | None:
-    total, section, digit = 0, 0, None
-    if all(char in _CHINESE_DIGITS for char in text):
-        return int("".join(str(_CHINESE_DIGITS[char]) for char in text))
-    for char in text:
-        if char in _CHINESE_DIGITS:
-            if digit:
-                return None
-            digit = _CHINESE_DIGITS[char]
-        elif char in _CHINESE_UNITS:
-            section += (1 if digit is None else digit) * _CHINESE_UNITS[char]
-            digit = None
-        elif char in _CHINESE_SCALES:
-            total = (total + section + (digit or 0)) * _CHINESE_SCALES[char]
-            section, digit = 0, None
-        else:
-            return None
-    return total + section + (digit or 0)
-
-
-def _read_english(text: str) -> int | None:
-    words = [word for word in re.split(r"[\s-]+", text.lower().strip()) if word not in ("and", "a", "")]
-    if not words:
-        return None
-    total, section = 0, 0
-    for word in words:
-        if word in _ENGLISH:
-            section += _ENGLISH[word]
-        elif word == "hundred":
-            section = (section or 1) * 100
-        elif word in _ENGLISH_SCALES:
-            total, section = total + (section or 1) * _ENGLISH_SCALES[word], 0
-        else:
-            return None
-    return total + section
+def is_loose(text: str) -> bool:
+    """Whether words for a number may say another one, or several."""
+    return _LOOSE.fullmatch(text) is not None
 
 
 def decimal_of(text: str) -> Decimal | None:

@@ -12,6 +12,7 @@ from rapidfuzz.distance import OSA
 
 from services.corrector.form.booleans import read_boolean
 from services.corrector.form.edits import Guess
+from services.corrector.form.slips import is_contrary, is_slip
 from services.corrector.form.values import is_number
 from stagemesh.validation.json_text import dump
 
@@ -138,8 +139,7 @@ def _near(form: str, folded: list[tuple[Any, str]]) -> list[Guess]:
     if len(nearest) > 1:
         return [Guess(option, "one of several allowed values near it", 0.4) for option, _ in nearest]
     option, other = nearest[0]
-    replaces = len(form) == len(other) and sorted(form) != sorted(other)
-    sure = least == 1 and (not replaces or (other.isascii() and len(other) >= 5))
+    sure = least == 1 and is_slip(form, other)
     return [Guess(option, "the allowed value one typing error away", 0.85 if sure else 0.65)]
 
 
@@ -149,9 +149,7 @@ def _may_err(form: str, option: str) -> bool:
         return False
     if re.sub(r"\D", "", form) != re.sub(r"\D", "", option):
         return False
-    longer, shorter = (form, option) if len(form) > len(option) else (option, form)
-    negated = any(longer == f"{prefix}{shorter}" for prefix in ("un", "in", "im", "il", "ir", "non", "dis", "a", "not"))
-    return not negated and not (set(form) ^ set(option)) & _CONTRARY
+    return not is_contrary(form, option) and not (set(form) ^ set(option)) & _CONTRARY
 
 
 def _part(form: str, folded: list[tuple[Any, str]]) -> list[Guess]:

@@ -69,7 +69,7 @@ COUNTS = frozenset(
         "points", "pts", "stars", "star", "years old", "yo", "users", "hits", "rows", "lines", "pallets", "cartons", "bags", "rolls", "pairs", "pair", "sheets", "tickets", "shares",
         "个", "件", "只", "台", "套", "箱", "盒", "瓶", "包", "袋", "本", "张", "支", "条", "双", "份", "人", "名", "位", "次", "页", "岁", "间", "晚", "辆", "部", "把", "根", "块", "卷",
         "颗", "片", "组", "批", "户", "家", "层", "楼", "分", "号", "级", "股", "票", "吨次", "℃", "°c", "c°", "°f", "°", "度c", "rpm", "hz", "khz", "mhz", "ghz", "v", "a", "ma", "mah", "kpa", "mpa", "pa", "bar", "db", "ppm", "lux",
-        "k", "px", "dpi", "cal", "kcal", "卡", "千卡", "大卡", "倍", "x", "桶", "株", "棵", "头", "匹", "门", "课时", "学分", "工作日", "个工作日", "business days", "working days",
+        "k", "px", "dpi", "cal", "kcal", "卡", "千卡", "大卡", "倍", "桶", "株", "棵", "头", "匹", "门", "课时", "学分", "工作日", "个工作日", "business days", "working days",
         "km/h", "m/s", "mbps", "gbps", "kbps", "公里/小时", "元/件", "元/公斤", "元/小时", "元/月",
     }
 )  # fmt: skip

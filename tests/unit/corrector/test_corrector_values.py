@@ -33,6 +33,19 @@ from services.corrector.form.dates import read_dates
         ("壹万贰仟元整", "12000"),
         ("twenty-five", "25"),
         ("1,23,456", "123456"),
+        ("一万二", "12000"),
+        ("三百五", "350"),
+        ("两千四", "2400"),
+        ("一亿三", "130000000"),
+        ("一百一", "110"),
+        ("肆佰伍", "450"),
+        ("壹仟贰", "1200"),
+        ("一万三千五", "13500"),
+        ("一百零五", "105"),
+        ("一百二十五", "125"),
+        ("一万零二", "10002"),
+        ("一亿三千万", "130000000"),
+        ("a hundred", "100"),
     ],
 )
 def test_a_number_is_read_from_its_text(text: str, value: str) -> None:
@@ -43,14 +56,32 @@ def test_a_number_is_read_from_its_text(text: str, value: str) -> None:
     assert amount.value == Decimal(value)
 
 
-@pytest.mark.parametrize("text", ["1.234", "1,234", "about 30", "约3000", "12 widgets", "$1.2M"])
+@pytest.mark.parametrize(
+    "text", ["1.234", "1,234", "about 30", "约3000", "12 widgets", "$1.2M", "5-", "5x", "万二", "三五"]
+)
 def test_a_number_that_can_be_read_in_two_ways_is_not_certain(text: str) -> None:
     amount = read_amount(text)
     assert amount is not None
     assert amount.confidence < CERTAIN
 
 
-@pytest.mark.parametrize("text", ["many", "3-5", "12:30", "1 2", "A1", "2025-03-05", "", "N/A", "3 boxes of 12"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "many",
+        "3-5",
+        "12:30",
+        "1 2",
+        "A1",
+        "2025-03-05",
+        "",
+        "N/A",
+        "3 boxes of 12",
+        "five six",
+        "nineteen eighty",
+        "三四百",
+    ],
+)
 def test_what_is_no_single_number_is_none(text: str) -> None:
     assert read_amount(text) is None
 
