@@ -34,6 +34,8 @@ class Amount:
     unit: str = ""
     """A unit with a dimension (`kg`, `%`), in small letters."""
     currency: str = ""
+    count: str = ""
+    """What is counted (`boxes`), in small letters."""
     scale: int = 0
     """Power of ten that a word like `k` or 万 said, already in the value."""
 
@@ -88,6 +90,7 @@ def _around(before: str, digits: str, after: str) -> Amount | None:
         confidence=min(confidence, sides.confidence),
         unit="" if sides.currency else sides.unit,
         currency=sides.currency,
+        count=sides.count,
         scale=sides.scale,
     )
 
@@ -96,7 +99,7 @@ class _Sides:
     """What the words around a number say."""
 
     def __init__(self) -> None:
-        self.confidence, self.scale, self.unit, self.currency = 0.9, 0, "", ""
+        self.confidence, self.scale, self.unit, self.currency, self.count = 0.9, 0, "", "", ""
         self.is_broken = False
 
     def take(self, text: str) -> None:
@@ -134,6 +137,7 @@ class _Sides:
             self.unit = word
             self.confidence = min(self.confidence, 0.7 if word in UNSURE_SCALES else 0.85)
         elif word in COUNTS:
+            self.count = word
             self.confidence = min(self.confidence, 0.85)
         elif word not in FILLERS:
             return False

@@ -11,9 +11,10 @@ from services.corrector.form.amounts import Amount, read_amount
 from services.corrector.form.booleans import read_boolean, reads_as_nothing
 from services.corrector.form.edits import Guess
 from services.corrector.form.enums import enum_guesses
+from services.corrector.form.measures import measured
 from services.corrector.form.shape import Shape
 from services.corrector.form.spellings import string_guesses
-from services.corrector.form.units import currency_in, dimension_of, unit_in
+from services.corrector.form.units import dimension_of
 from services.corrector.form.values import Word, is_number, plain_number
 from stagemesh.validation.json_text import dump
 
@@ -62,24 +63,10 @@ def _numbers(text: str, shape: Shape, about: str) -> Iterator[Guess]:
     if amount.unit and dimension_of(amount.unit) == dimension_of("%"):
         yield from _percents(amount, shape, about)
         return
-    value, confidence, reason = amount.value, amount.confidence, "a number that was written as text"
-    wanted = unit_in(about)
-    if amount.scale and any(word in about for word in ("万", "亿", "thousand", "million", "千元", "in k")):
-        yield Guess(plain_number(amount.value.scaleb(-amount.scale)), "the number in the field's own scale", 0.7)
-        confidence = 0.6
-    if amount.unit and wanted == amount.unit:
-        confidence = max(confidence, 0.85) if confidence == 0.7 else confidence
-    elif amount.unit and wanted:
-        (dimension, size), target = dimension_of(amount.unit) or ("", Decimal(1)), dimension_of(wanted)
-        if target is None or dimension != target[0]:
-            confidence = min(confidence, 0.55)
-        elif size != target[1]:
-            value = value * size / target[1]
-            is_round = value == round(value, 4)
-            confidence, reason = min(confidence, 0.8 if is_round else 0.6), f"{amount.unit} in {wanted}"
-    code = currency_in(about)
-    if amount.currency and code and amount.currency not in (code, "$", "¥"):
-        confidence, reason = min(confidence, 0.55), f"an amount in {amount.currency}, where {code} is asked for"
+    reading = measured(amount, about)
+    value, confidence, reason = reading.value, reading.confidence, reading.reason
+    if reading.other is not None:
+        yield Guess(plain_number(reading.other), "the number in the field's own scale", 0.7)
     yield Guess(plain_number(value), reason, _grouped(text, value, shape, confidence))
     if "." in text and confidence == 0.6 and "number" not in shape.types:
         yield Guess(

@@ -58,6 +58,13 @@ DIMENSIONS: dict[str, dict[str, Decimal]] = {
     "data": {"b": Decimal(1), "byte": Decimal(1), "bytes": Decimal(1), "字节": Decimal(1), "kb": Decimal(1000), "mb": Decimal(10**6), "gb": Decimal(10**9), "tb": Decimal(10**12)},
     "power": {"w": Decimal(1), "瓦": Decimal(1), "kw": Decimal(1000), "千瓦": Decimal(1000), "mw": Decimal(10**6)},
     "energy": {"wh": Decimal(1), "kwh": Decimal(1000), "千瓦时": Decimal(1000), "度": Decimal(1000), "mwh": Decimal(10**6)},
+    "speed": {  # in metres an hour
+        "m/s": Decimal(3600), "mps": Decimal(3600), "米/秒": Decimal(3600), "米每秒": Decimal(3600), "km/h": Decimal(1000), "kmh": Decimal(1000), "kph": Decimal(1000),
+        "公里/小时": Decimal(1000), "千米/小时": Decimal(1000), "公里每小时": Decimal(1000), "mph": Decimal("1609.344"),
+    },
+    "temperature": {  # in ninths of five kelvins; see ZEROS
+        "°c": Decimal(9), "c°": Decimal(9), "度c": Decimal(9), "摄氏度": Decimal(9), "celsius": Decimal(9), "°f": Decimal(5), "华氏度": Decimal(5), "fahrenheit": Decimal(5), "kelvin": Decimal(9),
+    },
     "percent": {"%": Decimal(1), "percent": Decimal(1), "pct": Decimal(1), "per cent": Decimal(1), "percentage": Decimal(1), "百分比": Decimal(1), "百分率": Decimal(1), "‰": Decimal("0.1")},
 }  # fmt: skip
 """Dimension → unit → how many of the dimension's base unit it is."""
@@ -66,14 +73,25 @@ COUNTS = frozenset(
     {
         "pcs", "pc", "pcs.", "piece", "pieces", "unit", "units", "item", "items", "ea", "each", "box", "boxes", "set", "sets", "pack", "packs", "bottle", "bottles",
         "person", "persons", "people", "guest", "guests", "employees", "staff", "members", "copies", "pages", "page", "times", "seats", "rooms", "night", "nights", "orders",
-        "points", "pts", "stars", "star", "years old", "yo", "users", "hits", "rows", "lines", "pallets", "cartons", "bags", "rolls", "pairs", "pair", "sheets", "tickets", "shares",
+        "points", "pts", "stars", "star", "years old", "yo", "users", "hits", "rows", "lines", "pallets", "cartons", "bags", "rolls", "pairs", "pair", "dozen", "dozens", "打", "对", "sheets", "tickets", "shares",
         "个", "件", "只", "台", "套", "箱", "盒", "瓶", "包", "袋", "本", "张", "支", "条", "双", "份", "人", "名", "位", "次", "页", "岁", "间", "晚", "辆", "部", "把", "根", "块", "卷",
-        "颗", "片", "组", "批", "户", "家", "层", "楼", "分", "号", "级", "股", "票", "吨次", "℃", "°c", "c°", "°f", "°", "度c", "rpm", "hz", "khz", "mhz", "ghz", "v", "a", "ma", "mah", "kpa", "mpa", "pa", "bar", "db", "ppm", "lux",
+        "颗", "片", "组", "批", "户", "家", "层", "楼", "分", "号", "级", "股", "票", "吨次", "°", "rpm", "hz", "khz", "mhz", "ghz", "v", "a", "ma", "mah", "kpa", "mpa", "pa", "bar", "db", "ppm", "lux",
         "k", "px", "dpi", "cal", "kcal", "卡", "千卡", "大卡", "倍", "桶", "株", "棵", "头", "匹", "门", "课时", "学分", "工作日", "个工作日", "business days", "working days",
-        "km/h", "m/s", "mbps", "gbps", "kbps", "公里/小时", "元/件", "元/公斤", "元/小时", "元/月",
+        "mbps", "gbps", "kbps", "元/件", "元/公斤", "元/小时", "元/月",
     }
 )  # fmt: skip
 """What is counted; it goes without saying."""
+
+PIECES = frozenset({"pcs", "pc", "piece", "pieces", "件", "件数", "个", "个数", "units", "items"})
+"""Words of a field's name that count single things."""
+BUNDLES = frozenset(
+    {"box", "boxes", "set", "sets", "pack", "packs", "pairs", "pair", "dozen", "dozens", "打", "对", "双", "套", "箱", "盒", "包", "袋", "组", "批", "pallets", "cartons", "bags", "rolls", "卷", "条"}
+)  # fmt: skip
+"""Counts of which each may be several things."""
+ZEROS = {"°f": Decimal("2298.35"), "华氏度": Decimal("2298.35"), "fahrenheit": Decimal("2298.35"), "kelvin": Decimal(0)}
+"""Where the scale of a temperature begins, in the base unit; of Celsius at 2458.35."""
+UNSURE_SIZES = frozenset({"b", "byte", "bytes", "kb", "mb", "gb", "tb", "mw", "mwh", "ton", "tons"})
+"""Units whose size depends on who writes: 1,000 or 1,024, milli or mega, metric or short."""
 
 APPROXIMATE = frozenset(
     {
@@ -94,6 +112,19 @@ _WORDS = re.compile(r"[a-z$%°]+|[\u4e00-\u9fff%]+")
 def dimension_of(unit: str) -> tuple[str, Decimal] | None:
     """The dimension of a unit and its size in the dimension's base unit."""
     return _UNIT_OF.get(unit)
+
+
+def converted(value: Decimal, unit: str, wanted: str) -> tuple[Decimal, bool] | None:
+    """The value in another unit and whether the sizes are sure; None if the two measure different things."""
+    (dimension, size), (other, target) = _UNIT_OF[unit], _UNIT_OF[wanted]
+    if dimension != other:
+        return None
+    if unit == wanted or (size == target and ZEROS.get(unit) == ZEROS.get(wanted)):
+        return value, True
+    if dimension == "temperature":
+        celsius = Decimal("2458.35")
+        return (value * size + ZEROS.get(unit, celsius) - ZEROS.get(wanted, celsius)) / target, True
+    return value * size / target, UNSURE_SIZES.isdisjoint((unit, wanted))
 
 
 def unit_in(text: str) -> str:

@@ -1,0 +1,85 @@
+"""Numbers with a unit or a currency, for fields whose names ask for one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from services.corrector.chain import RepairChain
+from services.corrector.repair import Repair
+from stagemesh.validation.constraint import Constraint, Kind
+from stagemesh.validation.limits import Limits
+
+CHAIN = RepairChain(Limits())
+
+
+def mended(name: str, value: str) -> Repair:
+    schema = {"type": "object", "properties": {name: {"type": "number"}}, "required": [name]}
+    text = json.dumps({name: value}, ensure_ascii=False)
+    return CHAIN.repair(text, Constraint(Kind.JSON_SCHEMA, json.dumps(schema)), [], "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("length_m", "120 cm", 1.2),
+        ("length_m", "120cm", 1.2),
+        ("lengthM", "3 m", 3),
+        ("length (m)", "2 km", 2000),
+        ("距离_米", "5公里", 5000),
+        ("距离（米）", "5公里", 5000),
+        ("power_w", "3 kW", 3000),
+        ("volume_l", "250 ml", 0.25),
+        ("weight_g", "2 kg", 2000),
+        ("duration_s", "2 min", 120),
+        ("height_m", "7 ft", 2.1336),
+        ("distance_km", "500 m", 0.5),
+        ("speed_ms", "36 km/h", 10),
+        ("speed_kmh", "10 m/s", 36),
+        ("temperature_c", "32 °F", 0),
+        ("temp_f", "37°C", 98.6),
+        ("temp_c", "21.5℃", 21.5),
+        ("price_eur", "12 €", 12),
+        ("价格_元", "12元", 12),
+        ("价格_元", "￥12", 12),
+        ("price_usd", "$12", 12),
+        ("price_per_kg", "$12", 12),
+        ("weight", "3 kg", 3),
+        ("temperature", "21℃", 21),
+        ("quantity", "5 boxes", 5),
+        ("pieces", "5 pcs", 5),
+    ],
+)
+def test_a_number_comes_in_the_unit_of_its_field(name: str, value: str, wanted: float) -> None:
+    done = mended(name, value)
+    assert (json.loads(done.text)[name], done.certain) == (wanted, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("price_eur", "$12"),
+        ("price_eur", "12 kg"),
+        ("价格_元", "12美元"),
+        ("length_m", "5 kg"),
+        ("length_m", "5 min"),
+        ("length_m", "120 rpm"),
+        ("length_m", "5 boxes"),
+        ("weight_kg", "$5"),
+        ("speed_ms", "100 knots"),
+        ("amount_keur", "20,000 EUR"),
+        ("价格_万元", "50000元"),
+        ("pieces", "2 pairs"),
+        ("pieces", "2 kg"),
+        ("size_mb", "1 GB"),
+        ("power_w", "3 mW"),
+    ],
+)
+def test_a_number_in_another_unit_or_currency_is_never_certain(name: str, value: str) -> None:
+    assert not mended(name, value).certain
+
+
+def test_an_amount_goes_into_the_scale_of_its_field() -> None:
+    assert json.loads(mended("amount_keur", "20,000 EUR").text)["amount_keur"] == 20
+    assert json.loads(mended("价格_万元", "50000元").text)["价格_万元"] == 5
