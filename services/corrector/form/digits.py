@@ -12,6 +12,7 @@ SURE, UNSURE = 0.9, 0.7
 
 _GROUPS = {mark: re.compile(rf"[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+") for mark in (",", ".", " ", "'", "_")}
 _INDIAN = re.compile(r"[1-9]\d{0,1}(?:,\d{2})+,\d{3}")
+_EXPONENT = re.compile(r"(?<![\w.+-])-?\d{1,40}(?:\.\d{1,40})?[eE][+-]?\d{1,3}(?![\w.])")
 _BASED = re.compile(r"([+-]?)0([xX][0-9a-fA-F]{1,32}|[oO][0-7]{1,40}|[bB][01]{1,128})")
 _SPOKEN = re.compile(r"(.*)([百佰千仟万萬亿億])([一二三四五六七八九壹贰叁肆伍陆柒捌玖两])")
 """A last digit straight after a scale counts tenths of it: 三百五, 一万二."""
@@ -79,6 +80,15 @@ def read_words(text: str) -> int | None:
 def is_loose(text: str) -> bool:
     """Whether words for a number may say another one, or several."""
     return _LOOSE.fullmatch(text) is not None
+
+
+def exponents_in(text: str) -> dict[Decimal, str]:
+    """The numbers with an exponent in a text as they are written there; none that is written in two ways."""
+    found: dict[Decimal, set[str]] = {}
+    for match in _EXPONENT.finditer(text):
+        if (number := decimal_of(match[0])) is not None:
+            found.setdefault(number, set()).add(match[0])
+    return {number: spelled.pop() for number, spelled in found.items() if len(spelled) == 1}
 
 
 def decimal_of(text: str) -> Decimal | None:

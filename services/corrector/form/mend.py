@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from services.corrector.form.anchored import AnchoredKeys
 from services.corrector.form.candidates import Candidate, candidates
 from services.corrector.form.cuts import is_complete
+from services.corrector.form.digits import exponents_in
 from services.corrector.form.edits import Edit, Record, settled_words
 from services.corrector.form.fitting import Fitting
 from services.corrector.form.missing import filled
@@ -67,8 +69,10 @@ class Mender:
     ) -> Mended | None:
         """The likeliest meaning of a text; None if there is no JSON in it. `count_issues(JSON)`: breaches in it."""
 
+        exponents = exponents_in(text)
+
         def settled(candidate: Candidate) -> Mended:
-            return self._settled(candidate, anchors, source, min_confidence, count_issues)
+            return self._settled(candidate, anchors, source, min_confidence, count_issues, exponents)
 
         strict = self._strict(text)
         if strict is not None:
@@ -125,7 +129,7 @@ class Mender:
 
     def _settled(
         self, candidate: Candidate, anchors: AnchoredKeys, source: Source, min_confidence: float,
-        count_issues: Callable[[str], int],
+        count_issues: Callable[[str], int], exponents: dict[Decimal, str],
     ) -> Mended:  # fmt: skip
         reading, record = candidate.reading, Record(min_confidence)
         notes = {**candidate.notes, **reading.notes}
@@ -135,7 +139,7 @@ class Mender:
         settler = Settler(
             self._shapes, self._fitting, anchors, source, record,
             text_is_wide=any(note in reading.notes for note in MAX_WIDE_NOTES), partial=reading.partial,
-            text_is_odd=ODD_NOTE in reading.notes,
+            text_is_odd=ODD_NOTE in reading.notes, exponents=exponents,
         )  # fmt: skip
         value = settler.settle(reading.value, self._root)
         value = filled(value, settler.gaps, source, record)

@@ -106,7 +106,7 @@ def _strings(value: Any, shape: Shape, about: str) -> Iterator[Guess]:
         yield Guess(dump(value), "a text that was written as true or false", 0.75)
     elif is_number(value):
         text = dump(value)
-        yield Guess(text, "a text that was written as a number", 0.9)
+        yield Guess(text, "a text that was written as a number", 0.7 if "E" in text else 0.9)
         length = shape.keywords.get("minLength")
         if isinstance(value, int) and value >= 0:
             widths = (

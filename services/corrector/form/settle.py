@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 from services.corrector.changes import CERTAIN
@@ -36,6 +37,8 @@ class Settler:
     """The text around the values was written with full-width punctuation."""
     text_is_odd: bool = False
     """There were control characters or the like around the values."""
+    exponents: dict[Decimal, str] = field(default_factory=dict)
+    """How numbers with an exponent stand in the text, which a parsed number does not tell: `1e5`."""
     partial: Path | None = None
     """The scalar in which the text was cut off."""
     gaps: list[Gap] = field(default_factory=list)
@@ -124,6 +127,8 @@ class Settler:
         if isinstance(value, Word) and not shape.is_typed:
             return self._untyped(value, path)
         guesses = scalar_guesses(value, shape, self.about(shape, path))
+        if isinstance(value, Decimal) and (spelled := self.exponents.get(value)) and shape.accepts(spelled):
+            guesses = [Guess(spelled, "a text that was written as a number", 0.9)]
         if path == self.partial and isinstance(value, Word) and (whole := _completed(value, shape)):
             guesses = [whole]
         guess = self._supported(guesses)

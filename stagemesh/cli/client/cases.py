@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from stagemesh.runtime.errors import StagemeshError, Unavailable
 
 MAX_LINE_BYTES = 8 << 20
 REMOTE_AT_ONCE = 8
+MAX_NAMES = 100
+"""Members of a case that are compared with the names that it may have."""
+_NAMES = ("id", "text", "schema", "anchors", "source")
 
 
 class BadCase(Exception):
@@ -97,7 +102,24 @@ async def _outcome(line: bytes, correct: Correct, min_confidence: float) -> Outc
     except StagemeshError as error:
         return _failed(case, error.reason, error.message)
     outcome.more["id"] = case.get("id")
+    if misspelt := list(_misspelt(case)):
+        return replace(outcome, errors=[*misspelt, *outcome.errors])
     return outcome
+
+
+def _misspelt(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Warnings about members whose names are nearly those that a case may have: `sauce`."""
+    for name in list(case)[:MAX_NAMES]:
+        near = difflib.get_close_matches(name.lower(), _NAMES, n=1, cutoff=0.7) if name not in _NAMES else []
+        if near and (near[0] not in case or case[near[0]] is None):
+            message = f"the member {name!r} is not used; {near[0]!r} may be meant"
+            yield {
+                "pointer": "",
+                "rule": "case.member",
+                "message": message,
+                "severity": "warning",
+                "suggestion": None,
+            }
 
 
 def _parsed(line: bytes) -> Any:
@@ -110,7 +132,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def request_of(case: Any, min_confidence: float) -> quality_pb2.CorrectRequest:
-    """What a case asks for; members that it does not know are its writer's own. Raises BadCase."""
+    """What a case asks for; members that it does not know are its own. Raises BadCase."""
     if not isinstance(case, dict):
         raise BadCase("the line is no JSON object")
     text, schema, source = case.get("text"), case.get("schema"), case.get("source")

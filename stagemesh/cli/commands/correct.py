@@ -21,7 +21,8 @@ Examples:
 
 \b
 A line of --jsonl is {"id": "1", "text": "…", "schema": {…}}; optional are "source", a text, and "anchors", {"/pointer":
-["key"]}. One result a line follows in the same order. A line that is no case gives a result with the error."""
+["key"]}. One result a line follows in the same order. A line that is no case gives a result with the error.
+A member whose name is nearly one of these is told in a warning, case.member."""
 
 file = click.Path(path_type=Path, exists=True, dir_okay=False)
 

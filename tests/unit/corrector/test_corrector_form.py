@@ -132,6 +132,15 @@ def test_what_cannot_be_known_is_not_certain(text: str) -> None:
     assert not mended(text).certain
 
 
+def test_a_number_with_an_exponent_stays_as_it_is_written_where_a_text_is_asked_for() -> None:
+    for written in ("1e5", "1e+5", "1E+5", "-2.50e3"):
+        done = mended(f'{{"order_no":{written},"total":1}}')
+        assert (json.loads(done.text)["order_no"], done.certain) == (written, True)
+        text = with_value("customer", written)
+        assert mended(text).text == text
+    assert not mended('{"order_no":1e5,"total":1E+5}').certain
+
+
 def test_one_key_that_is_near_is_put_in_and_two_are_not() -> None:
     text = '{"order_no":"AB-1O01","total":1}'
     one = mended(text, anchors={"/order_no": ["AB-1001", "CD-2002"]})
