@@ -112,11 +112,11 @@ class EngineCore:
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence; its ID must not be in use."""
         assert sequence.sequence_id not in self._sequences, "the registry keeps IDs apart"
-        self._sequences[sequence.sequence_id] = sequence
         is_checked = self._checks is not None and self._checks.concerns(sequence)
         sequence.reads_logits = is_checked or sequence.scoring is not None
         num_pages = self._blocks.num_cached_pages(sequence.table, sequence.tokens)
         self.policy.arrived(sequence, PAGE_SIZE * max(num_pages, sequence.kv.num_stored_pages))
+        self._sequences[sequence.sequence_id] = sequence
         self.healer.begun(sequence)
         self._scheduler.add(sequence)
         place_s = self._wait.seconds(len(self._scheduler.waiting)) if self._scheduler.is_full else 0.0
@@ -127,6 +127,13 @@ class EngineCore:
         """End a sequence from outside, at a step boundary. An ended or unknown one is left alone."""
         if (sequence := self._sequences.get(sequence_id)) is not None:
             self._finish(sequence, ending)
+
+    def fail(self, sequence: Sequence, error: StagemeshError) -> None:
+        """End a sequence at which something broke down outside a step, whether or not it was taken up."""
+        if sequence.sequence_id in self._sequences:
+            self._fail(sequence, error)
+        else:
+            self._tell_end(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=error))
 
     def end_all(self, ending: Ending) -> None:
         for sequence in tuple(self._sequences.values()):
@@ -453,12 +460,15 @@ class EngineCore:
         self.policy.left(sequence)
         self.healer.ended(sequence)
         del self._sequences[sequence.sequence_id]
-        if sequence.adapter is not None:
-            sequence.adapter.num_ended += sequence.num_in_all
         self._positions.pop(sequence.sequence_id, None)
         self._drafting.forget(sequence)
         if sequence.admitted_s is not None and sequence.scoring is None:
             self._wait.ran(time.monotonic() - sequence.admitted_s)
+        self._tell_end(sequence, ending)
+
+    def _tell_end(self, sequence: Sequence, ending: Ending) -> None:
+        if sequence.adapter is not None:
+            sequence.adapter.num_ended += sequence.num_in_all
         self._update(sequence).finished = Finished(
             ending=ending,
             prompt_tokens=sequence.num_prompt,

@@ -116,20 +116,40 @@ class CoreThread:
             except queue.Empty:
                 return True
             timeout_s = 0.0
-            match command:
-                case Add(sequence):
-                    self._core.add(sequence)
-                case End(sequence_id, ending):
-                    self._core.end(sequence_id, ending)
-                case ForgetTenant(tenant_id):
-                    self._core.forget(tenant_id)
-                case Loaded(job):
-                    self._core.loaded(job)
-                case Copied(job):
-                    self._core.copied(job)
-                case Stop(ending):
-                    self._core.end_all(ending)
-                    return False
+            if isinstance(command, Stop):
+                self._core.end_all(command.ending)
+                return False
+            try:
+                self._do(command)
+            except Exception:
+                log.exception("a command to the engine broke down", command=type(command).__name__)
+                self._fail(command)
+
+    def _do(self, command: Add | End | ForgetTenant | Loaded | Copied) -> None:
+        match command:
+            case Add(sequence):
+                self._core.add(sequence)
+            case End(sequence_id, ending):
+                self._core.end(sequence_id, ending)
+            case ForgetTenant(tenant_id):
+                self._core.forget(tenant_id)
+            case Loaded(job):
+                self._core.loaded(job)
+            case Copied(job):
+                self._core.copied(job)
+
+    def _fail(self, command: Command) -> None:
+        """End the sequence of a command that broke down, and no other."""
+        match command:
+            case Add(sequence) | Loaded(LoadJob(sequence=sequence)):
+                pass
+            case _:
+                return
+        detail = Internal("ENGINE_FAULT", "the engine could not take this sequence up; its log has the details")
+        try:
+            self._core.fail(sequence, detail)
+        except Exception:
+            log.exception("a sequence could not be ended", sequence_id=sequence.sequence_id)
 
     def _settle(self) -> None:
         """Take back the pages that other threads have."""

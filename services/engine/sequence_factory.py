@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from services.engine.adapter_store import AdapterStore
 from services.engine.constraint_compiler import ConstraintCompiler
@@ -79,9 +80,10 @@ class SequenceFactory:
         if submit.HasField("constraint"):
             await self._trials.check(constraint_of(submit.constraint), submit.tenant_id)
         try:
-            async with asyncio.timeout(BUILD_TIMEOUT_S), self._slots.held(submit.tenant_id or "-"):
+            async with asyncio.timeout(BUILD_TIMEOUT_S):
                 loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._executor, self._compile_and_build, submit, params, by)
+                build = partial(loop.run_in_executor, self._executor, self._compile_and_build, submit, params, by)
+                return await self._slots.run(build, submit.tenant_id or "-")
         except TimeoutError:
             message = "the engine is busy with other constraints; try again"
             raise Exhausted("VALIDATION_BUSY", message, retry_after_ms=1_000) from None

@@ -43,7 +43,10 @@ from stagemesh.runtime.kafka_client import EventProducer
 from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.runtime.outbox import Entry, Outbox
 from stagemesh.runtime.relay import Relay, RelayConfig
+from stagemesh.runtime.telemetry import get_logger
 from stagemesh.runtime.topics import ALERTS, ANSWERS_STABLE, DEFERRED
+
+log = get_logger(__name__)
 
 READY_POLL_S = 0.05
 MAX_WAITING_ALERTS = 1_000
@@ -148,6 +151,8 @@ class GatewayService:
 
     async def start(self) -> None:
         """Open the HTTP port at once (it says that it is not ready), then wait for an engine of each model."""
+        if self._mesh.environment != "production" and not _is_private(self._mesh, self._config):
+            log.warning("listening beyond this machine in a development environment, where faults may be posted")
         await self._http.start()
         for relay in self._relays:
             relay.start()

@@ -106,7 +106,8 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         return gateway_pb2.CompleteResponse(final=await self._deferred.run(tenant_id, request_id))
 
     async def _tenant(self, grpc_context: Context) -> Tenant:
-        bind_faults(metadata_of(grpc_context).get(FAULT_KEY, ""), host_of(grpc_context.peer()))
+        metadata = metadata_of(grpc_context)
+        bind_faults(metadata.get(FAULT_KEY, ""), host_of(grpc_context.peer()), metadata)
         return await tenant_of(self._gateway, grpc_context)
 
     def _deadline(self, grpc_context: Context) -> Deadline:

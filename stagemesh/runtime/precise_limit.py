@@ -1,10 +1,11 @@
 """How often in a row a user asked for `precise`: gateways count in the ledger, `stagemesh tenant release` forgets.
 
-One hash per tenant, one field per user; the hash goes when nobody of the tenant asked for a window's length.
+One key for each user of a tenant, which goes when that user has not asked for a window's length.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import cast
 
 from redis.asyncio import Redis
@@ -12,8 +13,8 @@ from redis.asyncio import Redis
 _COUNT = """
 local now = redis.call('TIME')
 local now_s = tonumber(now[1])
-local window_s, most = tonumber(ARGV[2]), tonumber(ARGV[3])
-local held = redis.call('HGET', KEYS[1], ARGV[1])
+local window_s, most = tonumber(ARGV[1]), tonumber(ARGV[2])
+local held = redis.call('GET', KEYS[1])
 local count, since = 0, now_s
 if held then
   local sep = string.find(held, ':')
@@ -22,32 +23,41 @@ end
 if now_s - since >= window_s then count, since = 0, now_s end
 if count < most then since = now_s end
 count = count + 1
-redis.call('HSET', KEYS[1], ARGV[1], count .. ':' .. since)
-redis.call('EXPIRE', KEYS[1], window_s)
+redis.call('SET', KEYS[1], count .. ':' .. since, 'EX', window_s)
 return count
 """
 """The window begins anew with each counted request; once the limit is reached it runs out, whatever is asked."""
 
 
-def _key(tenant_id: str) -> str:
-    return f"stagemesh:tenant-precise:{tenant_id}"
+BATCH = 1_000
+
+
+def _key(tenant_id: str, user_id: str) -> str:
+    """Of one length, however long the user's name is."""
+    return f"{_prefix(tenant_id)}{hashlib.sha256(user_id.encode()).hexdigest()}"
+
+
+def _prefix(tenant_id: str) -> str:
+    return f"stagemesh:tenant-precise:{tenant_id}:"
 
 
 async def count(redis: Redis, tenant_id: str, user_id: str, *, window_s: int, most: int) -> int:
     """Note one more request for `precise`; gives how many in a row that makes, `most` + 1 or more above the limit."""
-    reply = redis.eval(_COUNT, 1, _key(tenant_id), user_id, str(window_s), str(most))
+    reply = redis.eval(_COUNT, 1, _key(tenant_id, user_id), str(window_s), str(most))
     return int(await reply)
 
 
 async def interrupt(redis: Redis, tenant_id: str, user_id: str, *, most: int) -> None:
     """A request that asked for something else ends the row, unless the limit has been reached."""
-    held = cast("bytes | None", await redis.hget(_key(tenant_id), user_id))
+    key = _key(tenant_id, user_id)
+    held = cast("bytes | None", await redis.get(key))
     if held is not None and int(held.partition(b":")[0]) <= most:
-        await redis.hdel(_key(tenant_id), user_id)
+        await redis.delete(key)
 
 
 async def release(redis: Redis, tenant_id: str) -> int:
     """Let all users of a tenant ask for `precise` again; gives how many had asked lately."""
-    held = int(await redis.hlen(_key(tenant_id)))
-    await redis.delete(_key(tenant_id))
-    return held
+    num_released = 0
+    async for key in redis.scan_iter(match=f"{_prefix(tenant_id)}*", count=BATCH):
+        num_released += int(await redis.delete(key))
+    return num_released

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class FairSlots:
-    """Whoever waits is served in turn by lane. A named lane never has all places; without a name there is no bound."""
+    """Whoever waits is served in turn by lane. A named lane never has all of several places, but it has the
+    only one where there is one; without a name there is no bound."""
 
     def __init__(self, num_slots: int) -> None:
         self._num_free = num_slots
@@ -37,6 +41,23 @@ class FairSlots:
             yield
         finally:
             self.release(lane)
+
+    async def run(self, start: Callable[[], asyncio.Future[T]], lane: str = "") -> T:
+        """The outcome of what `start` begins, which keeps its place until it is done: a thread goes on when its caller
+        has gone."""
+        await self.acquire(lane)
+        try:
+            running = start()
+        except BaseException:
+            self.release(lane)
+            raise
+        running.add_done_callback(lambda done: self._ended(done, lane))
+        return await asyncio.shield(running)
+
+    def _ended(self, done: asyncio.Future[T], lane: str) -> None:
+        if not done.cancelled():
+            done.exception()  # its caller has it, or has gone
+        self.release(lane)
 
     def release(self, lane: str = "") -> None:
         self._num_free += 1

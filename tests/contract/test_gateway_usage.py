@@ -135,8 +135,19 @@ async def test_the_limit_ends_with_its_window(redis: Redis) -> None:
     for number in range(1, 4):
         assert await precise_limit.count(redis, "t", "u", window_s=600, most=2) == number
     seconds, _ = await redis.time()
-    await redis.hset("stagemesh:tenant-precise:t", "u", f"3:{int(seconds) - 600}")
+    (key,) = await redis.keys("stagemesh:tenant-precise:t:*")
+    await redis.set(key, f"3:{int(seconds) - 600}")
     assert await precise_limit.count(redis, "t", "u", window_s=600, most=2) == 1
+
+
+async def test_what_is_held_of_a_user_goes_with_its_window_whoever_else_asks(redis: Redis) -> None:
+    await precise_limit.count(redis, "t", "once", window_s=600, most=2)
+    (key,) = await redis.keys("stagemesh:tenant-precise:t:*")
+    await precise_limit.count(redis, "t", "u" * 10_000, window_s=9_000, most=2)
+    await precise_limit.count(redis, "t.2", "u", window_s=600, most=2)
+    assert 0 < await redis.ttl(key) <= 600
+    assert await precise_limit.release(redis, "t") == 2
+    assert await precise_limit.count(redis, "t.2", "u", window_s=600, most=2) == 2, "another tenant's stays"
 
 
 async def test_rules_choose_a_mode_where_the_caller_names_none(setting: Setting) -> None:

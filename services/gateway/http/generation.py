@@ -53,7 +53,9 @@ class Generation:
         caller = read_caller(request.headers, self._config.max_timeout_s)
         context.request_id.set(caller.request_id)
         context.traceparent.set(context.child_traceparent(caller.traceparent))
-        bind_faults(request.headers.get(FAULT_KEY, ""), request.client.host if request.client else "")
+        bind_faults(
+            request.headers.get(FAULT_KEY, ""), request.client.host if request.client else "", request.headers.keys()
+        )
         tenant = await self._gateway.authenticate(caller.api_key, caller.tenant_header)
         context.tenant_id.set(tenant.tenant_id)
         rate_headers.note(scope, lambda: self._gateway.rate_state(tenant))

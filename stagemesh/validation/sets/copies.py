@@ -89,13 +89,13 @@ class Copies:
             self._remove_old(copy)
 
     def adopt(self, tenant_id: str, manifest: Manifest, path: Path) -> Copy:
-        """Take a file that was built elsewhere in the folder as the copy of a set."""
+        """Take a file that was built elsewhere in the folder as the copy of a set; gives the newest copy."""
         copy = Copy(tenant_id, manifest, path, path.stat().st_size)
         key = (tenant_id, manifest.name)
         before = self._ready.get(key)
         if before is not None and before.manifest.generation > manifest.generation:
             self._retire(copy)  # a later load was faster
-            return copy
+            return before
         self._ready[key] = copy
         self._ready.move_to_end(key)
         if before is not None:

@@ -76,6 +76,8 @@ class AnchorSets:
                     seen = generation
             except StagemeshError as error:
                 log.warning("anchor sets are made ready when they are asked for", problem=str(error))
+            except Exception:  # whoever asks for a set has it loaded, and told what fails
+                log.exception("looking for anchor sets to make ready failed")
             await asyncio.sleep(self.config.poll_s)
 
     async def _load_all(self) -> None:

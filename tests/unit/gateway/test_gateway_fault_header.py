@@ -53,3 +53,10 @@ def test_nobody_may_in_production() -> None:
 def test_what_says_nothing_is_refused(open_board: None) -> None:
     with pytest.raises(InvalidRequest):
         bind_faults("mlp", "127.0.0.1")
+
+
+@pytest.mark.parametrize("name", ["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-real-ip", "via"])
+def test_nobody_may_through_a_proxy_on_this_machine(name: str, open_board: None) -> None:
+    with pytest.raises(Forbidden):
+        bind_faults("mlp=error", "127.0.0.1", ["content-type", name])
+    assert request_faults.get() is None

@@ -60,8 +60,9 @@ def test_a_replaced_file_stays_until_its_last_user_has_done(copies: Copies) -> N
 
 
 def test_a_build_that_ends_after_a_later_one_is_not_taken(copies: Copies) -> None:
-    adopt(copies, 2)
-    adopt(copies, 1)
+    newer = adopt(copies, 2)
+    given = adopt(copies, 1)
+    assert given is newer, "whoever waited for the older one gets a file that is there"
     assert left(copies) == ["skus-2"]
     assert copies.has("acme", manifest(2))
 
