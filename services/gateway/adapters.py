@@ -65,8 +65,9 @@ NO_ADAPTER = WantedAdapter()
 
 
 def split_name(name: str, mesh: MeshConfig) -> tuple[str, str]:
-    """The model or alias, and the adapter (empty for none), that a request's model name means."""
-    if mesh.resolve_model(name) is not None or SEPARATOR not in name:
+    """The model or alias, and the adapter (empty for none), that a request's model name means. A name that ends with
+    the separator stays as it is: no model has it."""
+    if mesh.resolve_model(name) is not None or SEPARATOR not in name or name.endswith(SEPARATOR):
         return name, ""
     model, _, adapter = name.rpartition(SEPARATOR)
     return model, adapter

@@ -135,16 +135,18 @@ async def test_every_accepted_request_ends_and_the_mesh_comes_back(own_mesh: Mes
 
 
 @pytest.mark.timeout(240)
-async def test_streams_of_a_killed_engine_go_on_at_the_other_with_the_same_tokens(own_mesh: Mesh) -> None:
+@pytest.mark.parametrize("victim", ["engine-1", "tokenizer"])
+async def test_streams_go_on_with_the_same_tokens_and_text(own_mesh: Mesh, victim: str) -> None:
     await asyncio.to_thread(wait_until, own_mesh.is_ready, 60, "all are ready")
     caller = Caller(f"127.0.0.1:{own_mesh.grpc_port}", deadline_s=DEADLINE_S, patience_s=DEADLINE_S)
     undisturbed = await all_of(caller, with_ids(stream_requests(5, 48)), 5)
 
     running = asyncio.create_task(all_of(caller, with_ids(stream_requests(5, 48)), 5))
     await asyncio.sleep(0.3 * max(one.seconds for one in undisturbed))
-    await asyncio.to_thread(own_mesh.kill, "engine-1")
+    await asyncio.to_thread(own_mesh.kill, victim)
     disturbed = await running
     assert [is_equal(*pair) for pair in zip(undisturbed, disturbed, strict=True)] == [True] * 5
+    assert [one.texts for one in disturbed] == [one.texts for one in undisturbed]
     assert any(one.logprobs for one in disturbed)
-    assert {one.outcome for one in disturbed} == {common_pb2.OUTCOME_COMPLETE}
+    assert {one.outcome for one in disturbed} == {common_pb2.OUTCOME_COMPLETE}, [one.errors for one in disturbed]
     assert sum(one.gaps for one in disturbed) == 0

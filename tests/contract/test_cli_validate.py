@@ -68,7 +68,7 @@ def test_a_bad_text_exits_with_1_and_says_what_to_do(schema: str, tmp_path: Path
         ((), "nothing is asked"),
         (("--anchors", "/a=@set", "--local"), "stored sets are the mesh's"),
         (("--anchors", "/a=/nowhere"), "cannot be read"),
-        (("--rules", "FILE"), "has no field named"),
+        (("--rules", "FILE"), "rules[0].sums is not known; rules[0] takes number, date,"),
         (("--schema", "FILE", "/nowhere"), "cannot be read"),
         (("--schema", "BAD", "--local"), "INVALID_SCHEMA"),
     ],
@@ -80,6 +80,26 @@ def test_wrong_usage_exits_with_2(arguments: tuple[str, ...], said: str, tmp_pat
     result = run(*given, text="{}")
     assert result.exit_code == Exit.USAGE
     assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "column", "said"),
+    [
+        ("set", "BYTES.txt", "", "it is no text in UTF-8"),
+        ("set", "two.csv", "", "has the columns id, sku; name one"),
+        ("set", "two.csv", "price", "has the columns id, sku; name one"),
+        ("bad/name", "two.csv", "id", "'bad/name' cannot be an anchor set"),
+    ],
+)
+def test_what_cannot_be_loaded_is_told_before_any_call(
+    name: str, file: str, column: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "BYTES.txt").write_bytes(bytes(range(256)))
+    (tmp_path / "two.csv").write_text("id,sku\n1,A\n", encoding="utf-8")
+    arguments = ["anchors", "load", name, str(tmp_path / file), "--column", column, "--state", str(tmp_path)]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == Exit.USAGE
+    assert said in " ".join(result.output.split())
 
 
 def test_without_a_mesh_the_command_says_so(schema: str) -> None:

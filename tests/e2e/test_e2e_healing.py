@@ -54,6 +54,13 @@ async def test_faults_that_say_nothing_are_refused(mesh: Mesh) -> None:
     assert from_rpc(caught.value).reason == "INVALID_FAULT"
 
 
+def test_a_layer_that_the_model_lacks_is_refused(mesh: Mesh) -> None:
+    refused = mesh.command("chaos", "inject", "attend", "nan", "--layer", "99", check=False)
+    assert refused.returncode == 2
+    assert "engine-1 has no layer 99: its model has the layers 0 to 29" in refused.stderr
+    assert mesh.command("chaos", "list").stdout == "nothing goes wrong on purpose\n"
+
+
 def test_faults_are_posted_seen_and_cleared_by_the_command(mesh: Mesh) -> None:
     mesh.command("chaos", "inject", "analyze", "error", "--times", "1")
     try:

@@ -38,8 +38,11 @@ def _anchor(anchors: Fields, pointer: str) -> common_pb2.Anchor:
         anchor = common_pb2.Anchor(pointer=pointer, keys=detail.strings("keys") or [], set=detail.text("set") or "")
         anchor.ignore_case = detail.flag("ignore_case") or False
         detail.done()
-        return anchor
-    return common_pb2.Anchor(pointer=pointer, keys=anchors.strings(pointer) or [])
+    else:
+        anchor = common_pb2.Anchor(pointer=pointer, keys=anchors.strings(pointer) or [])
+    if not anchor.keys and not anchor.set:
+        anchors.refuse(pointer, "needs at least one key, or the name of a stored set", "EMPTY_ANCHOR")
+    return anchor
 
 
 def _response_format(fields: Fields) -> common_pb2.OutputConstraint | None:

@@ -60,7 +60,9 @@ def read_keys(path: Path, column: str) -> Iterator[str]:
                     if column:
                         raise click.BadParameter(f"{path} is neither .csv nor .jsonl", param_hint="--column")
                     yield from (key for line in file if (key := line.rstrip("\r\n")).strip())
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{path} cannot be read: it is no text in UTF-8", param_hint="FILE") from None
+    except (OSError, csv.Error) as error:
         raise click.BadParameter(f"{path} cannot be read: {error}", param_hint="FILE") from None
 
 

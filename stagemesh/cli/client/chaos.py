@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import psutil
 
+from stagemesh.api.engine.v1 import engine_pb2, engine_pb2_grpc
 from stagemesh.api.faults.v1 import faults_pb2, faults_pb2_grpc
 from stagemesh.cli.exits import CommandError, Exit
 from stagemesh.cli.supervisor.mesh_file import MeshRecord, ProcessRecord
@@ -63,10 +64,29 @@ async def inject(record: MeshRecord, stage: str, kind: str, options: Options, on
     processes = [process for process in _processes(record, service) if not only or process.name == only]
     if not processes:
         raise CommandError(f"no process{f' named {only}' if only else ''} that runs now runs {stage}", Exit.UNREACHABLE)
+    if options.layer is not None and service == "engine":
+        for process in processes:
+            await _check_layer(record, process, options.layer)
     for process in processes:
         async with _faults(record, process) as (stub, options_):
             await stub.Inject(faults_pb2.InjectRequest(fault=fault), **options_)
     return [process.name for process in processes]
+
+
+async def _check_layer(record: MeshRecord, process: ProcessRecord, layer: int) -> None:
+    """Raises CommandError where the engine's model has no such layer."""
+    channel = dial((process.address,))
+    try:
+        answer = await engine_pb2_grpc.EngineServiceStub(channel).Describe(
+            engine_pb2.DescribeRequest(), timeout=TIMEOUT_S, metadata=((MESH_TOKEN_KEY, record.token),)
+        )
+    except grpc.aio.AioRpcError as error:
+        raise CommandError(f"{process.name}: {from_rpc(error).message}", Exit.FAILED) from error
+    finally:
+        await channel.close()
+    if layer >= answer.num_layers:
+        last = answer.num_layers - 1
+        raise CommandError(f"{process.name} has no layer {layer}: its model has the layers 0 to {last}", Exit.USAGE)
 
 
 async def list_faults(record: MeshRecord) -> list[dict[str, Any]]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
-from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import Message
 
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import quality_pb2
 from stagemesh.cli.client.files import parse_json, read_text
+from stagemesh.runtime.errors import InvalidRequest
+from stagemesh.validation.json_form import read_message
+
+M = TypeVar("M", bound=Message)
 
 OF_SET = "@"
 """`--anchors /sku=@products` means the stored set `products`."""
@@ -58,10 +62,21 @@ def read_rules(path: Path) -> quality_pb2.ValidateRequest:
     document: Any = {"rules": given} if isinstance(given, list) else given
     if not isinstance(document, dict) or document.keys() - {"rules", "text_rules"}:
         raise click.BadParameter(f'{path} must hold {{"rules": […], "text_rules": […]}}', param_hint="--rules")
+    request = quality_pb2.ValidateRequest()
     try:
-        return ParseDict(document, quality_pb2.ValidateRequest(), max_recursion_depth=12)
-    except ParseError as error:
-        raise click.BadParameter(f"{path}: {' '.join(str(error).split())[:200]}", param_hint="--rules") from None
+        request.rules.extend(_read_each(document, "rules", common_pb2.Rule))
+        request.text_rules.extend(_read_each(document, "text_rules", common_pb2.TextRules))
+    except InvalidRequest as error:
+        raise click.BadParameter(f"{path}: {error.message}", param_hint="--rules") from None
+    return request
+
+
+def _read_each(document: dict[str, Any], name: str, kind: type[M]) -> list[M]:
+    """Raises InvalidRequest."""
+    given = document.get(name) or []
+    if not isinstance(given, list):
+        raise InvalidRequest("INVALID_TYPE", f"{name} must be an array of objects", field=name)
+    return [read_message(item, kind(), f"{name}[{index}]") for index, item in enumerate(given)]
 
 
 def _anchors(given: str) -> Iterator[common_pb2.Anchor]:

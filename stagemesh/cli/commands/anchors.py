@@ -67,6 +67,14 @@ def load(
     from stagemesh.cli.anchor_sets_view import set_json, set_line, showing_progress
     from stagemesh.cli.client.anchor_sets import anchor_set_service, read_keys
     from stagemesh.cli.client.anchor_sets import load as load_set
+    from stagemesh.runtime.errors import InvalidRequest
+    from stagemesh.validation.sets.manifest import check_set_name
+
+    try:
+        check_set_name(name)
+    except InvalidRequest as error:
+        raise click.BadParameter(error.message, param_hint="NAME") from None
+    keys = list(read_keys(source, column))  # all, before the call: an error of a call's own iterator is lost
 
     started_s = time.monotonic()
     begin = anchor_sets_pb2.LoadBegin(tenant_id=tenant_id, name=name, ignore_case=ignore_case, max_edits=max_edits)
@@ -74,7 +82,7 @@ def load(
     async def call() -> anchor_sets_pb2.AnchorSet:
         async with anchor_set_service(state, config) as (stub, metadata):
             with showing_progress() as on_progress:
-                return await load_set(stub, metadata, begin, read_keys(source, column), on_progress)
+                return await load_set(stub, metadata, begin, iter(keys), on_progress)
 
     loaded = asyncio.run(call())
     seconds = time.monotonic() - started_s

@@ -52,6 +52,8 @@ def list_(dead: bool, limit: int, as_json: bool, config: Path | None, state: Pat
         return
     for entry in entries:
         click.echo(entry_line(entry))
+    if not entries:
+        click.echo("there are no dead letters" if dead else "nothing is deferred")
 
 
 @command.command("show", epilog=EPILOG)

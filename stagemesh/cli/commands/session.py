@@ -92,7 +92,8 @@ def forget(connection: Connection, session_id: str, user_id: str, as_json: bool)
     if as_json:
         console.print_json({"sessions": erased})
         return
-    click.echo(f"{erased} {'session is' if erased == 1 else 'sessions are'} erased.")
+    told = f"{erased} {'session is' if erased == 1 else 'sessions are'} erased"
+    click.echo(f"{told}, with all preferences and stored KV pages of {user_id}." if user_id else f"{told}.")
 
 
 @command.group("preferences")

@@ -78,6 +78,8 @@ def test_a_job_knows_its_model_and_its_adapter() -> None:
     assert job("small:red").payload_hash != job("small:green").payload_hash
     with pytest.raises(NotFound):
         job("nothing:red")
+    with pytest.raises(NotFound, match="'small:' is not served"):
+        job("small:")
 
 
 def test_a_request_goes_to_engines_that_hold_its_adapter(engines: Engines) -> None:
