@@ -230,8 +230,11 @@ class EngineCore:
                 item.sequence.admitted_s = started_s
         items = self._drafting.add_drafts(items, self._with_drafts)
         run_started_s = time.monotonic()
-        with self.healer.watching(items), self._masks.preparing(items):
+        with self.healer.watching(items), self._masks.preparing(items) as late:
             rows = self._run(items, probe)
+        for sequence in late:
+            if sequence.sequence_id in self._sequences:
+                self._fail(sequence, Internal("STEP_FAILED", "the constraint's mask was not worked out in time"))
         run_s = time.monotonic() - run_started_s
         done = [item for item in items if item.sequence.state is State.RUNNING]  # else its run failed
         runs = [DraftRun(item, rows[item.sequence.sequence_id]) for item in done if item.samples]
