@@ -15,8 +15,7 @@ import statistics
 import time
 from collections import Counter, defaultdict
 
-from benchmarks.content_cases import faults
-from benchmarks.content_cases.templates import generate
+from benchmarks.content_cases import faults, templates
 from benchmarks.correction_cases.case import Case, outcome
 from services.corrector.chain import RepairChain
 from services.corrector.content.judge import judge
@@ -61,7 +60,7 @@ def main() -> None:
 
 
 def _cases(source: str, num_each: int, seed: int) -> list[Case]:
-    return faults.cases(num_each, seed) if source == "stories" else list(generate.cases(seed, num_each, source))
+    return faults.cases(num_each, seed) if source == "stories" else list(templates.cases(seed, num_each, source))
 
 
 def _outcome(case: Case, repair: Repair) -> str:

@@ -33,6 +33,7 @@ STAGES = Counter("stagemesh_stages_total", "Stage runs by status", ["stage", "st
 RUNNING = Gauge("stagemesh_requests_running", "Requests in work", ["route"])
 WAITING = Gauge("stagemesh_requests_waiting", "Requests that wait for a slot", ["route"])
 SHADOW_EVENTS = Counter("stagemesh_shadow_events_total", "Shadow events by fate", ["fate"])
+CORRECTION_EVENTS = Counter("stagemesh_correction_events_total", "Corrections offered for training, by fate", ["fate"])
 LEDGER_LATE = Counter("stagemesh_ledger_late_finishes_total", "Outcomes written after the ledger was away", ["fate"])
 COMMITS = Counter("stagemesh_session_commits_total", "Session commits by fate", ["fate"])
 ADDITIONS = Counter(

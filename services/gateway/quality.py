@@ -144,6 +144,7 @@ async def _correct(
                 skips_open=POLICIES["correct"].skips_open,
             )
             measured.note(answer)
+            output.correction = (request, answer.response)
             return answer.response
     except grpc.RpcError as error:
         reason = service_problem("corrector", error)

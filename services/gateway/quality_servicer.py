@@ -6,6 +6,7 @@ import grpc
 
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway
+from services.gateway.corrections import CorrectionPublisher
 from services.gateway.metadata import deadline_of, tenant_of
 from services.gateway.peers import Peers
 from stagemesh.api.corrector.v1 import corrector_pb2
@@ -24,8 +25,8 @@ BARE = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN", "DEADLINE_EXCEEDED"})
 class QualityServicer(quality_pb2_grpc.QualityServiceServicer):
     """Raises what the validator says, the refusals of a wrong key, and Unavailable where no service answers."""
 
-    def __init__(self, gateway: Gateway, peers: Peers, config: GatewayConfig) -> None:
-        self._gateway, self._config = gateway, config
+    def __init__(self, gateway: Gateway, peers: Peers, config: GatewayConfig, corrections: CorrectionPublisher) -> None:
+        self._gateway, self._config, self._corrections = gateway, config, corrections
         self._validator, self._corrector = peers.validator, peers.corrector
 
     async def Validate(self, request: quality_pb2.ValidateRequest, context: Context) -> quality_pb2.ValidateResponse:
@@ -74,4 +75,6 @@ class QualityServicer(quality_pb2_grpc.QualityServiceServicer):
                     "CORRECTOR_UNAVAILABLE", "no corrector answers; `stagemesh status` shows it", retry_after_ms=500
                 ) from error
             raise found from error
+        if answer.changes or not answer.valid:
+            self._corrections.offer_pair(asked, answer)
         return quality_pb2.CorrectResponse(correction=answer)

@@ -10,6 +10,7 @@ from services.gateway import metrics, pipeline, stages
 from services.gateway.admission import Place, RouteQueue
 from services.gateway.commits import SessionCommits
 from services.gateway.config import GatewayConfig
+from services.gateway.corrections import CorrectionPublisher
 from services.gateway.deferral import Deferral
 from services.gateway.kv_reports import KvReports
 from services.gateway.modes import LIMITED, Modes
@@ -53,6 +54,7 @@ class Runner:
     traces: TraceStore
     guards: Guards
     shadow: ShadowPublisher | None
+    corrections: CorrectionPublisher
     queues: dict[str, RouteQueue]
     modes: Modes
     usage: UsageAccounts
@@ -120,6 +122,7 @@ class Runner:
             self.commits.schedule(work.job, work.prompt, work.outputs[0])
             if self.shadow is not None and not work.job.adapter:  # the candidate is compared with the model alone
                 self.shadow.offer(work, final)
+            self.corrections.offer(work)
         _count(work, held)
         self.usage.note(work, held)
         self.kv_reports.schedule(work)

@@ -14,6 +14,7 @@ from services.gateway.alerts import Alerts
 from services.gateway.commits import SessionCommits
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway
+from services.gateway.corrections import CorrectionPublisher
 from services.gateway.deferral import Deferral
 from services.gateway.deferral_lag import DeferralLag
 from services.gateway.deferred_runs import DeferredRuns
@@ -44,13 +45,15 @@ from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.runtime.outbox import Entry, Outbox
 from stagemesh.runtime.relay import Relay, RelayConfig
 from stagemesh.runtime.telemetry import get_logger
-from stagemesh.runtime.topics import ALERTS, ANSWERS_STABLE, DEFERRED
+from stagemesh.runtime.topics import ALERTS, ANSWERS_STABLE, CORRECTIONS, DEFERRED
 
 log = get_logger(__name__)
 
 READY_POLL_S = 0.05
 MAX_WAITING_ALERTS = 1_000
 """That the broker has not taken; beyond it they are counted as dropped."""
+MAX_WAITING_CORRECTIONS = 10_000
+"""Further ones are dropped until the broker has taken some; see `stagemesh_correction_events_total`."""
 
 
 class GatewayService:
@@ -101,6 +104,11 @@ class GatewayService:
             )
             self._shadow = ShadowPublisher(answers, max_buffered=mesh.shadow.max_buffered_events)
             self._relays.append(Relay(answers, self._producer, relay))
+        corrections = Outbox(
+            self._redis, CORRECTIONS, ttl_s=config.outcome_ttl_s, max_entries=MAX_WAITING_CORRECTIONS, prefix=prefix
+        )
+        self._corrections = CorrectionPublisher(corrections, lambda: tenants.sharing_corrections(self._redis))
+        self._relays.append(Relay(corrections, self._producer, told))
         queues = {name: RouteQueue(route) for name, route in config.routes.items()}
         metrics.watch_queues(queues)
         runner = Runner(
@@ -113,6 +121,7 @@ class GatewayService:
             traces=self._traces,
             guards=guards,
             shadow=self._shadow,
+            corrections=self._corrections,
             queues=queues,
             modes=Modes(config.modes, peers.engines, self._redis, self._ledger, self._alerts),
             usage=self._usage,
@@ -144,9 +153,9 @@ class GatewayService:
     def register(self, server: grpc.aio.Server) -> None:
         servicer = GatewayServicer(self.gateway, self._deferred, self._config, self._mesh.mesh_token.get_secret_value())
         gateway_pb2_grpc.add_GatewayServiceServicer_to_server(servicer, server)
-        sessions = SessionsServicer(self.gateway, self._peers, self._config)
+        sessions = SessionsServicer(self.gateway, self._peers, self._config, self._corrections)
         sessions_pb2_grpc.add_SessionsServiceServicer_to_server(sessions, server)
-        quality = QualityServicer(self.gateway, self._peers, self._config)
+        quality = QualityServicer(self.gateway, self._peers, self._config, self._corrections)
         quality_pb2_grpc.add_QualityServiceServicer_to_server(quality, server)
 
     async def start(self) -> None:
@@ -176,6 +185,7 @@ class GatewayService:
         await self._sampler.close()
         if self._shadow is not None:
             await self._shadow.close(2.0)
+        await self._corrections.close(2.0)
         for relay in self._relays:
             await relay.stop()
         await self._events.close()

@@ -10,6 +10,7 @@ import grpc
 from services.gateway.cache_problem import cache_problem
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway
+from services.gateway.corrections import CorrectionPublisher
 from services.gateway.metadata import deadline_of, tenant_of
 from services.gateway.peers import Peers
 from stagemesh.api.cache.v1 import cache_pb2, preferences_pb2
@@ -29,8 +30,8 @@ T = TypeVar("T")
 class SessionsServicer(sessions_pb2_grpc.SessionsServiceServicer):
     """Raises what the cache service says: InvalidRequest, NotFound, Unavailable; and the refusals of a wrong key."""
 
-    def __init__(self, gateway: Gateway, peers: Peers, config: GatewayConfig) -> None:
-        self._gateway = gateway
+    def __init__(self, gateway: Gateway, peers: Peers, config: GatewayConfig, corrections: CorrectionPublisher) -> None:
+        self._gateway, self._corrections = gateway, corrections
         self._cache, self._preferences, self._engines = peers.cache, peers.preferences, peers.engines
         self._config = config
 
@@ -62,6 +63,7 @@ class SessionsServicer(sessions_pb2_grpc.SessionsServiceServicer):
                 asked = cache_pb2.ForgetRequest(tenant_id=tenant_id, user_id=request.user_id)
             case _:
                 raise InvalidRequest("MISSING_ID", "name the session or the user to forget", field="what")
+        await self._corrections.erase(tenant_id, user_id=request.user_id, session_id=request.session_id)
         await self._engines.forget(tenant_id)
         answer = await self._call(self._cache.Forget, asked, context, FORGET_S)
         await self._engines.forget(tenant_id)  # what a turn under way has kept meanwhile

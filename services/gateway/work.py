@@ -13,6 +13,7 @@ from services.gateway.running import RunningRequest
 from services.gateway.stages import StageLog
 from stagemesh.api.cache.v1 import cache_pb2
 from stagemesh.api.common.v1 import common_pb2
+from stagemesh.api.corrector.v1 import corrector_pb2
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.deadline import Deadline
@@ -54,6 +55,8 @@ class Output:
     validation: gateway_pb2.Validation | None = None
     engine_text: bool = True
     """The text is what the tokens say; false after a correction."""
+    correction: tuple[corrector_pb2.CorrectRequest, corrector_pb2.CorrectResponse] | None = None
+    """What the corrector was asked, and said, where the text failed its verdict."""
 
 
 @dataclass

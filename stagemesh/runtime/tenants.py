@@ -25,6 +25,7 @@ _TENANTS = "stagemesh:tenants"
 _KEYS = "stagemesh:tenant-keys"
 _PEPPER = "stagemesh:tenant-pepper"
 _ADAPTERS = "stagemesh:tenant-adapters"
+_CORRECTIONS = "stagemesh:tenant-corrections"
 ALL_ADAPTERS = "*"
 """In the place of an adapter's name: every one."""
 _TENANT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -76,6 +77,7 @@ async def revoke(redis: Redis, tenant_id: str) -> int:
     if not await redis.hdel(_TENANTS, tenant_id):
         raise _not_found(tenant_id)
     await redis.hdel(_ADAPTERS, tenant_id)
+    await redis.hdel(_CORRECTIONS, tenant_id)
     owners = cast("dict[bytes, bytes]", await redis.hgetall(_KEYS))
     digests = [digest for digest, owner in owners.items() if owner.decode() == tenant_id]
     if digests:
@@ -101,6 +103,22 @@ async def adapters_of(redis: Redis, tenant_id: str) -> frozenset[str]:
     """The adapters that a tenant may use beside those shared by all; ALL_ADAPTERS stands for every one."""
     names = cast("bytes | None", await redis.hget(_ADAPTERS, tenant_id))
     return frozenset(json.loads(names)) if names else frozenset()
+
+
+async def share_corrections(redis: Redis, tenant_id: str, *, share: bool) -> None:
+    """Whether corrections of a tenant's texts may train its adapter; gateways notice in seconds. Raises NotFound."""
+    if tenant_id != DEV_TENANT and not await redis.hexists(_TENANTS, tenant_id):
+        raise _not_found(tenant_id)
+    if share:
+        await redis.hset(_CORRECTIONS, tenant_id, b"shared")
+    else:
+        await redis.hdel(_CORRECTIONS, tenant_id)
+
+
+async def sharing_corrections(redis: Redis) -> frozenset[str]:
+    """The tenants whose corrections may train their adapters."""
+    names = cast("list[bytes]", await redis.hkeys(_CORRECTIONS))
+    return frozenset(name.decode() for name in names)
 
 
 def _not_found(tenant_id: str) -> NotFound:

@@ -28,5 +28,7 @@ DEFERRED_DEAD = Topic(base_name="stagemesh.deferred.dead.v1", schema_version=1)
 """DeadLetter: deferred requests that were given up. For operators."""
 ALERTS = Topic(base_name="stagemesh.alerts.v1", schema_version=1)
 """Alert: what an operator should hear of. For whoever watches the mesh."""
+CORRECTIONS = Topic(base_name="stagemesh.corrections.v1", schema_version=1)
+"""CorrectionRecorded and UserErased, of tenants that share their corrections. For `stagemesh corrector collect`."""
 
-ALL = (ANSWERS_STABLE, DEFERRED, DEFERRED_DEAD, ALERTS)
+ALL = (ANSWERS_STABLE, DEFERRED, DEFERRED_DEAD, ALERTS, CORRECTIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,34 @@ def test_many_cases_are_corrected_in_their_order(mesh: Mesh, tmp_path: Path) -> 
     assert [result["id"] for result in results] == list(range(9))
     assert all(result["valid"] and result["certain"] for result in results)
     assert results[4]["value"] == {"order_no": "A-5", "date": "2025-03-05", "total": 1005.5}
+
+
+def test_what_a_tenant_shares_is_collected_and_what_it_keeps_is_not(mesh: Mesh, tmp_path: Path) -> None:
+    file = tmp_path / "cases.jsonl"
+
+    def correct(order_no: str) -> None:
+        case = {
+            "id": order_no,
+            "text": f'{{"order_no": "{order_no}", "date": "2025/3/1", "total": "5"}}',
+            "schema": SCHEMA,
+        }
+        file.write_text(json.dumps(case) + "\n", encoding="utf-8")
+        mesh.command("correct", "--jsonl", str(file))
+
+    correct("KEPT-1")
+    mesh.command("tenant", "corrections", "dev", "--share")
+    try:
+        deadline_s = time.monotonic() + 20  # gateways notice within seconds
+        count = 0
+        while not count and time.monotonic() < deadline_s:
+            correct("SHARED-1")
+            collected = json.loads(mesh.command("corrector", "collect", "--idle", "2", "--json").stdout)
+            count = collected["added"]
+        status = json.loads(mesh.command("corrector", "status", "--json").stdout)
+        assert status["dev"]["cases"] >= 1
+        assert status["dev"]["certain"] == status["dev"]["cases"]
+    finally:
+        mesh.command("tenant", "corrections", "dev", "--keep")
+    dropped = json.loads(mesh.command("corrector", "collect", "--idle", "1", "--json").stdout)
+    assert dropped["dropped_tenants"] == ["dev"]
+    assert json.loads(mesh.command("corrector", "status", "--json").stdout) == {}

@@ -25,6 +25,12 @@ Examples:
   stagemesh tenant adapters acme --allow support --json
   stagemesh tenant adapters acme --deny support"""
 
+CORRECTIONS_EXAMPLES = """\b
+Examples:
+  stagemesh tenant corrections acme                 whether they are collected
+  stagemesh tenant corrections acme --share
+  stagemesh tenant corrections acme --keep --json"""
+
 
 @click.group("tenant")
 def command() -> None:
@@ -112,6 +118,33 @@ def adapters(
         console.print_json({"tenant_id": tenant_id, "adapters": permitted})
     else:
         click.echo(f"{tenant_id} may use {', '.join(permitted) if permitted else 'no adapters of its own'}")
+
+
+@command.command("corrections", short_help="Say whether a tenant's corrections may train.", epilog=CORRECTIONS_EXAMPLES)
+@click.argument("tenant_id")
+@click.option("--share/--keep", "share", default=None, help="Let them be collected, or not any longer.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@state_option
+@config_option
+def corrections(tenant_id: str, share: bool | None, as_json: bool, state: Path | None, config: Path | None) -> None:
+    """Show or set whether texts of TENANT_ID that failed their verdict, and what became of them, are collected.
+
+    They train this tenant's own adapter and no other. After --keep the next `stagemesh corrector collect` deletes what
+    it had. Gateways notice a change within seconds.
+    """
+    from stagemesh.cli import console
+    from stagemesh.runtime import tenants
+
+    async def action(redis: Redis) -> bool:
+        if share is not None:
+            await tenants.share_corrections(redis, tenant_id, share=share)
+        return tenant_id in await tenants.sharing_corrections(redis)
+
+    shares = with_ledger(state, config, action)
+    if as_json:
+        console.print_json({"tenant_id": tenant_id, "shares_corrections": shares})
+    else:
+        click.echo(f"{tenant_id} {'shares its corrections' if shares else 'keeps its corrections to itself'}")
 
 
 def with_ledger(state: Path | None, config: Path | None, action: Callable[[Redis], Awaitable[T]]) -> T:

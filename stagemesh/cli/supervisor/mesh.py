@@ -45,6 +45,7 @@ def run_mesh(options: UpOptions) -> None:
             http_address=settings.http_address,
             ledger_url=servers.ledger_url,
             kv_url=servers.kv_url,
+            kafka_bootstrap=servers.kafka_bootstrap,
             default_model=settings.mesh.default_model,
             config=str(settings.config_path or ""),
         )

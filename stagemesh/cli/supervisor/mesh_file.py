@@ -61,6 +61,7 @@ class MeshRecord(BaseModel):
     http_address: str = ""
     ledger_url: str = ""
     kv_url: str = ""
+    kafka_bootstrap: str = ""
     default_model: str = ""
     config: str = ""
     processes: tuple[ProcessRecord, ...] = ()

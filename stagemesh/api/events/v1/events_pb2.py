@@ -24,24 +24,29 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from stagemesh.api.common.v1 import common_pb2 as stagemesh_dot_api_dot_common_dot_v1_dot_common__pb2
+from stagemesh.api.corrector.v1 import corrector_pb2 as stagemesh_dot_api_dot_corrector_dot_v1_dot_corrector__pb2
 from stagemesh.api.gateway.v1 import gateway_pb2 as stagemesh_dot_api_dot_gateway_dot_v1_dot_gateway__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$stagemesh/api/events/v1/events.proto\x12\x17stagemesh.api.events.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$stagemesh/api/common/v1/common.proto\x1a&stagemesh/api/gateway/v1/gateway.proto\"\x8e\x03\n\x08\x45nvelope\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x11\n\ttenant_id\x18\x03 \x01(\t\x12/\n\x0boccurred_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0eschema_version\x18\x05 \x01(\r\x12\x39\n\x06\x61nswer\x18\x06 \x01(\x0b\x32\'.stagemesh.api.events.v1.AnswerRecordedH\x00\x12<\n\x08\x64\x65\x66\x65rred\x18\x07 \x01(\x0b\x32(.stagemesh.api.events.v1.RequestDeferredH\x00\x12:\n\x0b\x64\x65\x61\x64_letter\x18\x08 \x01(\x0b\x32#.stagemesh.api.events.v1.DeadLetterH\x00\x12\x12\n\x08\x62ody_key\x18\t \x01(\tH\x00\x12/\n\x05\x61lert\x18\n \x01(\x0b\x32\x1e.stagemesh.api.events.v1.AlertH\x00\x42\x06\n\x04\x62ody\"\xb1\x01\n\x0e\x41nswerRecorded\x12;\n\x07request\x18\x01 \x01(\x0b\x32*.stagemesh.api.gateway.v1.InferenceRequest\x12.\n\x05\x66inal\x18\x02 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.Final\x12\x18\n\x10prompt_token_ids\x18\x03 \x03(\r\x12\x18\n\x10output_token_ids\x18\x04 \x03(\r\"S\n\x0fRequestDeferred\x12\x10\n\x08priority\x18\x01 \x01(\x05\x12.\n\nexpires_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"&\n\x05\x41lert\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"S\n\nDeadLetter\x12\x33\n\x05\x65rror\x18\x01 \x01(\x0b\x32$.stagemesh.api.common.v1.ErrorDetail\x12\x10\n\x08\x61ttempts\x18\x02 \x01(\rb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$stagemesh/api/events/v1/events.proto\x12\x17stagemesh.api.events.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$stagemesh/api/common/v1/common.proto\x1a*stagemesh/api/corrector/v1/corrector.proto\x1a&stagemesh/api/gateway/v1/gateway.proto\"\x8d\x04\n\x08\x45nvelope\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x11\n\ttenant_id\x18\x03 \x01(\t\x12/\n\x0boccurred_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0eschema_version\x18\x05 \x01(\r\x12\x39\n\x06\x61nswer\x18\x06 \x01(\x0b\x32\'.stagemesh.api.events.v1.AnswerRecordedH\x00\x12<\n\x08\x64\x65\x66\x65rred\x18\x07 \x01(\x0b\x32(.stagemesh.api.events.v1.RequestDeferredH\x00\x12:\n\x0b\x64\x65\x61\x64_letter\x18\x08 \x01(\x0b\x32#.stagemesh.api.events.v1.DeadLetterH\x00\x12\x12\n\x08\x62ody_key\x18\t \x01(\tH\x00\x12/\n\x05\x61lert\x18\n \x01(\x0b\x32\x1e.stagemesh.api.events.v1.AlertH\x00\x12\x41\n\ncorrection\x18\x0b \x01(\x0b\x32+.stagemesh.api.events.v1.CorrectionRecordedH\x00\x12:\n\x0buser_erased\x18\x0c \x01(\x0b\x32#.stagemesh.api.events.v1.UserErasedH\x00\x42\x06\n\x04\x62ody\"\xb1\x01\n\x0e\x41nswerRecorded\x12;\n\x07request\x18\x01 \x01(\x0b\x32*.stagemesh.api.gateway.v1.InferenceRequest\x12.\n\x05\x66inal\x18\x02 \x01(\x0b\x32\x1f.stagemesh.api.gateway.v1.Final\x12\x18\n\x10prompt_token_ids\x18\x03 \x03(\r\x12\x18\n\x10output_token_ids\x18\x04 \x03(\r\"S\n\x0fRequestDeferred\x12\x10\n\x08priority\x18\x01 \x01(\x05\x12.\n\nexpires_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"&\n\x05\x41lert\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xb7\x01\n\x12\x43orrectionRecorded\x12;\n\x07request\x18\x01 \x01(\x0b\x32*.stagemesh.api.corrector.v1.CorrectRequest\x12?\n\ncorrection\x18\x02 \x01(\x0b\x32+.stagemesh.api.corrector.v1.CorrectResponse\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x12\n\nsession_id\x18\x04 \x01(\t\"=\n\nUserErased\x12\x11\n\x07user_id\x18\x01 \x01(\tH\x00\x12\x14\n\nsession_id\x18\x02 \x01(\tH\x00\x42\x06\n\x04what\"S\n\nDeadLetter\x12\x33\n\x05\x65rror\x18\x01 \x01(\x0b\x32$.stagemesh.api.common.v1.ErrorDetail\x12\x10\n\x08\x61ttempts\x18\x02 \x01(\rb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stagemesh.api.events.v1.events_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENVELOPE']._serialized_start=177
-  _globals['_ENVELOPE']._serialized_end=575
-  _globals['_ANSWERRECORDED']._serialized_start=578
-  _globals['_ANSWERRECORDED']._serialized_end=755
-  _globals['_REQUESTDEFERRED']._serialized_start=757
-  _globals['_REQUESTDEFERRED']._serialized_end=840
-  _globals['_ALERT']._serialized_start=842
-  _globals['_ALERT']._serialized_end=880
-  _globals['_DEADLETTER']._serialized_start=882
-  _globals['_DEADLETTER']._serialized_end=965
+  _globals['_ENVELOPE']._serialized_start=221
+  _globals['_ENVELOPE']._serialized_end=746
+  _globals['_ANSWERRECORDED']._serialized_start=749
+  _globals['_ANSWERRECORDED']._serialized_end=926
+  _globals['_REQUESTDEFERRED']._serialized_start=928
+  _globals['_REQUESTDEFERRED']._serialized_end=1011
+  _globals['_ALERT']._serialized_start=1013
+  _globals['_ALERT']._serialized_end=1051
+  _globals['_CORRECTIONRECORDED']._serialized_start=1054
+  _globals['_CORRECTIONRECORDED']._serialized_end=1237
+  _globals['_USERERASED']._serialized_start=1239
+  _globals['_USERERASED']._serialized_end=1300
+  _globals['_DEADLETTER']._serialized_start=1302
+  _globals['_DEADLETTER']._serialized_end=1385
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from stagemesh.api.common.v1 import common_pb2 as _common_pb2
+from stagemesh.api.corrector.v1 import corrector_pb2 as _corrector_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2 as _gateway_pb2
 import builtins as _builtins
 import sys
@@ -37,6 +38,8 @@ class Envelope(_message.Message):
     DEAD_LETTER_FIELD_NUMBER: _builtins.int
     BODY_KEY_FIELD_NUMBER: _builtins.int
     ALERT_FIELD_NUMBER: _builtins.int
+    CORRECTION_FIELD_NUMBER: _builtins.int
+    USER_ERASED_FIELD_NUMBER: _builtins.int
     event_id: _builtins.str
     request_id: _builtins.str
     tenant_id: _builtins.str
@@ -53,6 +56,10 @@ class Envelope(_message.Message):
     def dead_letter(self) -> Global___DeadLetter: ...
     @_builtins.property
     def alert(self) -> Global___Alert: ...
+    @_builtins.property
+    def correction(self) -> Global___CorrectionRecorded: ...
+    @_builtins.property
+    def user_erased(self) -> Global___UserErased: ...
     def __init__(
         self,
         *,
@@ -66,12 +73,14 @@ class Envelope(_message.Message):
         dead_letter: Global___DeadLetter | None = ...,
         body_key: _builtins.str = ...,
         alert: Global___Alert | None = ...,
+        correction: Global___CorrectionRecorded | None = ...,
+        user_erased: Global___UserErased | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alert", b"alert", "answer", b"answer", "body", b"body", "body_key", b"body_key", "dead_letter", b"dead_letter", "deferred", b"deferred", "occurred_at", b"occurred_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alert", b"alert", "answer", b"answer", "body", b"body", "body_key", b"body_key", "correction", b"correction", "dead_letter", b"dead_letter", "deferred", b"deferred", "occurred_at", b"occurred_at", "user_erased", b"user_erased"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alert", b"alert", "answer", b"answer", "body", b"body", "body_key", b"body_key", "dead_letter", b"dead_letter", "deferred", b"deferred", "event_id", b"event_id", "occurred_at", b"occurred_at", "request_id", b"request_id", "schema_version", b"schema_version", "tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alert", b"alert", "answer", b"answer", "body", b"body", "body_key", b"body_key", "correction", b"correction", "dead_letter", b"dead_letter", "deferred", b"deferred", "event_id", b"event_id", "occurred_at", b"occurred_at", "request_id", b"request_id", "schema_version", b"schema_version", "tenant_id", b"tenant_id", "user_erased", b"user_erased"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["answer", "deferred", "dead_letter", "body_key", "alert"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["answer", "deferred", "dead_letter", "body_key", "alert", "correction", "user_erased"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -160,6 +169,64 @@ class Alert(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Alert: _TypeAlias = Alert  # noqa: Y015
+
+@_typing.final
+class CorrectionRecorded(_message.Message):
+    """A text that failed its verdict, and what became of it. Only of tenants that share their corrections."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    CORRECTION_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    session_id: _builtins.str
+    @_builtins.property
+    def request(self) -> _corrector_pb2.CorrectRequest: ...
+    @_builtins.property
+    def correction(self) -> _corrector_pb2.CorrectResponse: ...
+    def __init__(
+        self,
+        *,
+        request: _corrector_pb2.CorrectRequest | None = ...,
+        correction: _corrector_pb2.CorrectResponse | None = ...,
+        user_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["correction", b"correction", "request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correction", b"correction", "request", b"request", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CorrectionRecorded: _TypeAlias = CorrectionRecorded  # noqa: Y015
+
+@_typing.final
+class UserErased(_message.Message):
+    """What is kept of a user, or of one session, is to be forgotten."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    session_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id", "user_id", b"user_id", "what", b"what"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id", "user_id", b"user_id", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["user_id", "session_id"]  # noqa: Y015
+    _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
+
+Global___UserErased: _TypeAlias = UserErased  # noqa: Y015
 
 @_typing.final
 class DeadLetter(_message.Message):

@@ -1,0 +1,1 @@
+"""Made-up business objects, with prose of several styles that says them, and asides that distract."""
