@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -179,6 +179,11 @@ async def test_a_session_that_the_cache_refuses_is_refused_at_once() -> None:
             await opened(work_for(PATIENT, session_id="s"), connected, PATIENT)
 
 
+class NothingCollected:
+    async def erase(self, tenant_id: str, *, user_id: str = "", session_id: str = "") -> None:
+        """There is nothing of anybody."""
+
+
 @pytest.mark.parametrize(("cache", "reason"), [(None, "CACHE_UNAVAILABLE"), (Cache(silent=True), "CACHE_TOO_SLOW")])
 async def test_a_request_without_a_session_only_runs_cold(cache: Cache | None, reason: str) -> None:
     config = PATIENT if cache is None else HASTY
@@ -201,7 +206,8 @@ async def test_the_command_is_told_that_the_cache_is_away_and_not_the_gateway(
 
     async with peers(cache) as connected:
         server = grpc.aio.server(interceptors=[CallInterceptor("")])
-        servicer = Servicer(SimpleNamespace(), connected, GatewayConfig())  # type: ignore[arg-type]  not asked for
+        gateway, corrections = cast("Any", SimpleNamespace()), cast("Any", NothingCollected())
+        servicer = Servicer(gateway, connected, GatewayConfig(), corrections)
         sessions_pb2_grpc.add_SessionsServiceServicer_to_server(servicer, server)
         address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()
