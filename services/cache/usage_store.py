@@ -46,7 +46,7 @@ class UsageStore:
         pipeline = self._client.pipeline(transaction=False)
         for tenant_id, use in uses:
             keys = TenantKeys(tenant_id, epoch)
-            session = keys.session_usage(use.session_id) if use.session_id else b""
+            session = keys.session_usage(use.session_id)  # not touched without a session, but a key that we may name
             await self._use(
                 keys=[keys.usage(), session, keys.heat(), keys.requests(), keys.ring()],
                 args=[

@@ -6,7 +6,7 @@ import sys
 import httpx
 import openai
 import pytest
-from mesh_support import Mesh
+from mesh_support import Mesh, wait_until
 
 MODEL = "smollm2-135m-instruct"
 FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
@@ -89,6 +89,15 @@ def test_a_precision_mode_is_asked_for_by_header(mesh: Mesh) -> None:
     assert all(listed in error.message for error in refused)
     with pytest.raises(openai.BadRequestError, match="x-inference-mode must be one of turbo, standard, precise"):
         client.create(model=MODEL, messages=FRANCE, max_tokens=1, extra_headers={"x-inference-mode": "exact"})
+
+
+def test_a_request_without_a_session_can_be_explained_afterwards(mesh: Mesh) -> None:
+    """Each service has its own Redis user: what is noted of a request must lie under keys that the cache may name."""
+    client = mesh.openai().chat.completions.with_raw_response
+    request_id = client.create(model=MODEL, messages=FRANCE, max_tokens=1).headers["x-request-id"]
+    wait_until(
+        lambda: mesh.command("cache", "explain", request_id, "--json", check=False).returncode == 0, 20, "explanation"
+    )
 
 
 def test_alive_ready_and_measured(mesh: Mesh) -> None:

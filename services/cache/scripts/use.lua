@@ -1,5 +1,5 @@
 -- Writes down what became of a request, once.
--- KEYS: usage, session-usage ('' without a session), heat, requests, ring.
+-- KEYS: usage, session-usage (not used without a session), heat, requests, ring.
 -- ARGV: request_id, record, session_id, ttl_s, max_requests, tau_s, max_sessions, then names and amounts to add.
 -- Gives 1, or 0 for a request that was written down before.
 local usage, session_usage, heat, requests, ring = unpack(KEYS)
@@ -28,6 +28,6 @@ if session_id ~= '' then
   redis.call('ZREMRANGEBYRANK', heat, 0, -max_sessions - 1)
 end
 for _, key in ipairs({usage, session_usage, heat, requests, ring}) do
-  if key ~= '' then redis.call('EXPIRE', key, ttl_s) end
+  redis.call('EXPIRE', key, ttl_s)
 end
 return 1
