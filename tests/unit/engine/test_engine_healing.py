@@ -181,7 +181,9 @@ def test_keys_and_values_spoiled_unnoticed_are_computed_again_by_stages(files: M
     core.add(sequence)
     core.add(make_sequence("good", PROMPTS[1], params=PARAMS[1], max_tokens=10))
     found = run_to_end(core)
-    assert found.finished["bad"].degradations == (Degradation(Part.MLP, 0, "NON_FINITE"),)
+    degraded = found.finished["bad"].degradations  # time decides how the prompt is cut, so later layers may show it too
+    assert Degradation(Part.MLP, 0, "NON_FINITE") in degraded
+    assert {other.reason for other in degraded} == {"NON_FINITE"}
     assert found.finished["bad"].ending.error is None
     assert len(found.tokens["bad"]) == 4
     assert found.tokens["good"] == answers(core_of(runner_of(files, kv_dtype))).tokens["1"]
