@@ -11,26 +11,22 @@ import time
 from collections.abc import Awaitable, Callable
 
 import uuid_utils
-from redis.exceptions import RedisError
 
 from services.gateway import metrics
+from services.gateway.event_buffer import EventBuffer
 from services.gateway.work import Work
 from stagemesh.api.corrector.v1 import corrector_pb2
 from stagemesh.api.events.v1 import events_pb2
 from stagemesh.runtime.envelope import new_envelope
-from stagemesh.runtime.errors import Exhausted, StagemeshError, Unavailable
+from stagemesh.runtime.errors import Exhausted, Unavailable
 from stagemesh.runtime.outbox import Outbox
-from stagemesh.runtime.telemetry import get_logger
 from stagemesh.runtime.topics import CORRECTIONS, MAX_RECORD_BYTES
 
 MAX_BUFFERED = 256
 FRESH_S = 5.0
 """How long the list of those who share is used without asking again."""
-RETRY_S = 0.5
 ERASE_S = 5.0
 """What an erasure waits for corrections that are being stored."""
-
-log = get_logger(__name__)
 
 
 class CorrectionPublisher:
@@ -42,8 +38,9 @@ class CorrectionPublisher:
         self._sharing = sharing
         self._shared: frozenset[str] = frozenset()
         self._asked_at_s = float("-inf")
-        self._buffer: asyncio.Queue[events_pb2.Envelope] = asyncio.Queue(MAX_BUFFERED)
-        self._task = asyncio.create_task(self._keep_storing(), name="correction-publisher")
+        self._buffer = EventBuffer(
+            "correction events", self._store, metrics.CORRECTION_EVENTS, max_buffered=MAX_BUFFERED
+        )
 
     def offer(self, work: Work) -> None:
         """The corrections of an ended request; never waits."""
@@ -68,16 +65,13 @@ class CorrectionPublisher:
         if envelope.ByteSize() > MAX_RECORD_BYTES:
             metrics.CORRECTION_EVENTS.labels("too-large").inc()
             return
-        try:
-            self._buffer.put_nowait(envelope)
-        except asyncio.QueueFull:
-            metrics.CORRECTION_EVENTS.labels("dropped").inc()
+        self._buffer.offer(envelope)
 
     async def erase(self, tenant_id: str, *, user_id: str = "", session_id: str = "") -> None:
         """Have forgotten what was collected of a user or a session. Raises Unavailable, Exhausted: ask again then."""
         try:
             async with asyncio.timeout(ERASE_S):
-                await self._buffer.join()  # an erasure comes after what it erases
+                await self._buffer.stored()  # an erasure comes after what it erases
         except TimeoutError:
             raise Unavailable("LEDGER_UNAVAILABLE", "collected corrections cannot be erased now") from None
         envelope = new_envelope(CORRECTIONS, tenant_id=tenant_id, request_id=str(uuid_utils.uuid7()))
@@ -92,32 +86,12 @@ class CorrectionPublisher:
 
     async def close(self, grace_s: float) -> None:
         """Store what is buffered within the grace; the rest is counted as dropped."""
-        try:
-            async with asyncio.timeout(grace_s):
-                await self._buffer.join()
-        except TimeoutError:
-            metrics.CORRECTION_EVENTS.labels("dropped").inc(self._buffer.qsize())
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._buffer.close(grace_s)
 
-    async def _keep_storing(self) -> None:
-        while True:
-            envelope = await self._buffer.get()
-            await self._store(envelope)
-            self._buffer.task_done()
-
-    async def _store(self, envelope: events_pb2.Envelope) -> None:
-        while True:
-            try:
-                fate = "not-shared"
-                if envelope.tenant_id in await self._who_shares():
-                    fate = "stored" if await self._outbox.put(envelope) else "dropped"
-            except (StagemeshError, RedisError, OSError) as error:
-                log.warning("correction event waits", error=str(error))
-                await asyncio.sleep(RETRY_S)
-                continue
-            metrics.CORRECTION_EVENTS.labels(fate).inc()
-            return
+    async def _store(self, envelope: events_pb2.Envelope) -> str:
+        if envelope.tenant_id not in await self._who_shares():
+            return "not-shared"
+        return "stored" if await self._outbox.put(envelope) else "dropped"
 
     async def _who_shares(self) -> frozenset[str]:
         if time.monotonic() - self._asked_at_s > FRESH_S:

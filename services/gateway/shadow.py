@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from services.gateway import metrics
+from services.gateway.event_buffer import EventBuffer
 from services.gateway.work import Work
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.events.v1 import events_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.runtime.envelope import new_envelope
-from stagemesh.runtime.errors import StagemeshError
 from stagemesh.runtime.outbox import Outbox
-from stagemesh.runtime.telemetry import get_logger
 from stagemesh.runtime.topics import ANSWERS_STABLE
-
-RETRY_S = 0.5
-
-log = get_logger(__name__)
 
 
 class ShadowPublisher:
@@ -25,8 +18,7 @@ class ShadowPublisher:
 
     def __init__(self, outbox: Outbox, *, max_buffered: int) -> None:
         self._outbox = outbox
-        self._buffer: asyncio.Queue[events_pb2.Envelope] = asyncio.Queue(max_buffered)
-        self._task = asyncio.create_task(self._keep_storing(), name="shadow-publisher")
+        self._buffer = EventBuffer("shadow events", self._store, metrics.SHADOW_EVENTS, max_buffered=max_buffered)
 
     def offer(self, work: Work, final: gateway_pb2.Final) -> None:
         """Take a copy of an answer; never waits."""
@@ -38,35 +30,11 @@ class ShadowPublisher:
         envelope.answer.final.CopyFrom(final)
         envelope.answer.prompt_token_ids.extend(work.prompt.token_ids)
         envelope.answer.output_token_ids.extend(work.outputs[0].token_ids)
-        try:
-            self._buffer.put_nowait(envelope)
-        except asyncio.QueueFull:
-            metrics.SHADOW_EVENTS.labels("dropped").inc()
+        self._buffer.offer(envelope)
 
     async def close(self, grace_s: float) -> None:
         """Store what is buffered within the grace; the rest is counted as dropped."""
-        try:
-            async with asyncio.timeout(grace_s):
-                await self._buffer.join()
-        except TimeoutError:
-            metrics.SHADOW_EVENTS.labels("dropped").inc(self._buffer.qsize())
-            log.warning("shadow events dropped", num_events=self._buffer.qsize())
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._buffer.close(grace_s)
 
-    async def _keep_storing(self) -> None:
-        while True:
-            envelope = await self._buffer.get()
-            await self._store(envelope)
-            self._buffer.task_done()
-
-    async def _store(self, envelope: events_pb2.Envelope) -> None:
-        while True:
-            try:
-                stored = await self._outbox.put(envelope)
-            except StagemeshError as error:
-                log.warning("shadow event waits", error=str(error))
-                await asyncio.sleep(RETRY_S)
-                continue
-            metrics.SHADOW_EVENTS.labels("stored" if stored else "dropped").inc()
-            return
+    async def _store(self, envelope: events_pb2.Envelope) -> str:
+        return "stored" if await self._outbox.put(envelope) else "dropped"
