@@ -45,7 +45,7 @@ from stagemesh.runtime.mesh_config import MeshConfig
 from stagemesh.runtime.outbox import Entry, Outbox
 from stagemesh.runtime.relay import Relay, RelayConfig
 from stagemesh.runtime.telemetry import get_logger
-from stagemesh.runtime.topics import ALERTS, ANSWERS_STABLE, CORRECTIONS, DEFERRED
+from stagemesh.runtime.topics import ALERTS, ANSWERS_STABLE, CORRECTIONS, DEFERRED, Topic
 
 log = get_logger(__name__)
 
@@ -80,33 +80,22 @@ class GatewayService:
         self._traces = TraceStore(self._redis, ttl_s=config.trace_ttl_s)
         guards = Guards(config.guards)
         self._sampler = LoadSampler(peers.engines, guards)
-        prefix = mesh.kafka_topic_prefix
-        deferred = Outbox(
-            self._redis, DEFERRED, ttl_s=config.deferred_ttl_s, max_entries=config.max_deferred, prefix=prefix
-        )
+        deferred = self._outbox(DEFERRED, config.max_deferred, ttl_s=config.deferred_ttl_s)
         self._producer = EventProducer(mesh.kafka_bootstrap, settings=mesh.kafka_settings)
         relay = RelayConfig(republish_after_s=config.republish_after_s)
         few = RelayConfig(republish_after_s=config.republish_after_s, window=32)  # so that priorities decide late
         self._relays = [Relay(deferred, self._producer, few, expired=self._expire)]
-        alerts = Outbox(self._redis, ALERTS, ttl_s=config.outcome_ttl_s, max_entries=MAX_WAITING_ALERTS, prefix=prefix)
+        alerts = self._outbox(ALERTS, MAX_WAITING_ALERTS)
         self._alerts = Alerts(alerts)
         told = RelayConfig(republish_after_s=config.republish_after_s, is_done_when_published=True)
         self._relays.append(Relay(alerts, self._producer, told))
         self._usage = UsageAccounts(config.modes, self._redis, self._ledger)
         self._shadow: ShadowPublisher | None = None
         if mesh.shadow.candidate:
-            answers = Outbox(
-                self._redis,
-                ANSWERS_STABLE,
-                ttl_s=config.outcome_ttl_s,
-                max_entries=mesh.shadow.max_outbox_events,
-                prefix=prefix,
-            )
+            answers = self._outbox(ANSWERS_STABLE, mesh.shadow.max_outbox_events)
             self._shadow = ShadowPublisher(answers, max_buffered=mesh.shadow.max_buffered_events)
             self._relays.append(Relay(answers, self._producer, relay))
-        corrections = Outbox(
-            self._redis, CORRECTIONS, ttl_s=config.outcome_ttl_s, max_entries=MAX_WAITING_CORRECTIONS, prefix=prefix
-        )
+        corrections = self._outbox(CORRECTIONS, MAX_WAITING_CORRECTIONS)
         self._corrections = CorrectionPublisher(corrections, lambda: tenants.sharing_corrections(self._redis))
         self._relays.append(Relay(corrections, self._producer, told))
         queues = {name: RouteQueue(route) for name, route in config.routes.items()}
@@ -144,6 +133,11 @@ class GatewayService:
         self._lag = DeferralLag(deferred)
         self._reloading: Reloading | None = None
         self._http = HttpServer(self.gateway, config)
+
+    def _outbox(self, topic: Topic, max_entries: int, *, ttl_s: int | None = None) -> Outbox:
+        kept_s = self._config.outcome_ttl_s if ttl_s is None else ttl_s
+        prefix = self._mesh.kafka_topic_prefix
+        return Outbox(self._redis, topic, ttl_s=kept_s, max_entries=max_entries, prefix=prefix)
 
     async def _adapters_of(self, tenant_id: str) -> frozenset[str]:
         if tenant_id == tenants.DEV_TENANT:
