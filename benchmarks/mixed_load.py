@@ -7,7 +7,7 @@ to 100 ms: first to an idle server, then while 8 clients keep a prompt of 6,000 
 prompts and order for all, over HTTP, streaming; each server on its own, with the same number of compute threads.
 Stagemesh is the whole mesh behind its gateway. A peer that does not install or run here is told with its error.
 `ratio` is the 99th percentile of the time to the first token under load by that of the idle server. No two prompts
-begin alike, so that no cache helps.
+begin alike, so that no cache helps. `gave_up` counts short requests that had no first token after five minutes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 import httpx
 
 from benchmarks.cache_warmth import Prompts
-from benchmarks.load_client import ChatServer, NoAnswer, long_prompts, one_after_another
+from benchmarks.load_client import TIMEOUT_S, ChatServer, NoAnswer, long_prompts, one_after_another
 from benchmarks.lock import benchmark_lock, no_lock
 from benchmarks.machine import describe_machine
 from benchmarks.own_mesh import OwnMesh
@@ -82,6 +82,7 @@ def summary(unloaded_s: Sequence[float], loaded_s: Sequence[float]) -> dict[str,
         "short_ttft_p50_unloaded_ms": round(1e3 * percentile(unloaded_s, 0.5), 1),
         "short_ttft_p50_loaded_ms": round(1e3 * percentile(loaded_s, 0.5), 1),
         "samples": len(loaded_s),
+        "gave_up": sum(taken_s == TIMEOUT_S for taken_s in loaded_s),
     }
 
 
@@ -116,8 +117,9 @@ def measure_peer(name: str, threads: int, prompts: Prompts, load: Load) -> dict[
             say(name, "measuring")
             return dict(asyncio.run(measure(server, prompts, load)))
     except (PeerError, NoAnswer, httpx.HTTPError) as error:
-        say(name, str(error))
-        return {"error": str(error)}
+        reason = str(error) or type(error).__name__
+        say(name, reason)
+        return {"error": reason}
 
 
 def main() -> None:

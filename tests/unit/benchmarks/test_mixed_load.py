@@ -86,6 +86,24 @@ async def test_an_answer_without_text_is_an_error() -> None:
             await one_after_another(server, ["hello"], 1, within_s=5, seed=1)
 
 
+async def test_a_request_that_gets_no_token_counts_as_long_as_it_waited() -> None:
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(-1)
+        writer.close()
+        await writer.wait_closed()
+        gone.set()
+
+    gone = asyncio.Event()
+    silent = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+    async with silent:
+        server = ChatServer(f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/v1", "m")
+        taken_s = await one_after_another(server, ["hello"], 1, within_s=0, seed=1, patience_s=0.05)
+        async with asyncio.timeout(10):
+            await gone.wait()
+    assert taken_s == [0.05]
+    assert summary([0.1], [mixed_load.TIMEOUT_S])["gave_up"] == 1
+
+
 async def test_an_error_of_a_long_prompt_is_told_at_the_end() -> None:
     async def ask_until_it_fails(server: ChatServer) -> None:
         async with long_prompts(server, lambda: "long", 1, 1), asyncio.timeout(10):
