@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from services.corrector.config import CorrectorConfig
 from services.corrector.fidelity import kept_where_sound, regeneration_changes
-from services.corrector.proposals import Findings, Proposer, joined_source
+from services.corrector.proposals import Asked, Findings, Proposer, joined_source
 from services.corrector.regenerate import Regenerator
 from services.corrector.repair import Repair, problem_of
 from services.corrector.repairer import Repairer
+from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.common.v1.common_pb2 import Usage
 from stagemesh.api.corrector.v1 import corrector_pb2
 from stagemesh.runtime.deadline import Deadline
@@ -87,6 +88,7 @@ class Corrector:
         """Let the content step compare the values with the source, with the help of a model."""
         assert self._proposer is not None
         problem = problem_of(request.text, correction.repair, constraint, anchors, source)
+        problem = replace(problem, asked=asked_of(request))
         try:
             findings = await self._proposer.propose(problem, Deadline(deadline.at_s - RESERVE_S))
         except StagemeshError as error:
@@ -146,3 +148,11 @@ def source_of(request: corrector_pb2.CorrectRequest) -> str:
     if request.source_text:
         return request.source_text
     return joined_source([message.content for message in request.source.messages if message.role != "assistant"])
+
+
+def asked_of(request: corrector_pb2.CorrectRequest) -> Asked:
+    """Without the adapter that the caller chose for the answer: it has not learnt to judge one."""
+    base = common_pb2.ModelIdentity()
+    base.CopyFrom(request.model)
+    base.adapter, base.adapter_generation, base.adapter_revision = "", 0, ""
+    return Asked(request_id=request.request_id, tenant_id=request.tenant_id, model=base)

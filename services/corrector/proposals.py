@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.validation.anchors import Anchor
 from stagemesh.validation.verdict import Issue
+
+if TYPE_CHECKING:
+    from services.corrector.adapters.in_use import Adapter
+    from stagemesh.api.common.v1 import common_pb2
 
 
 class Absent(Enum):
@@ -57,6 +61,18 @@ class Findings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Whose text it is, and what a model is asked with."""
+
+    request_id: str = ""
+    tenant_id: str = ""
+    model: common_pb2.ModelIdentity | None = None
+    """Of the engine that gave the answer, without an adapter; None: unknown."""
+    adapter: Adapter | None = None
+    """That the model is to be asked with; None: the model alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """A text after the steps that mend its form."""
 
@@ -73,6 +89,8 @@ class Problem:
     """What is wrong with `value` still."""
     changed: tuple[str, ...] = ()
     """Pointers of the values that the form steps changed."""
+    asked: Asked = Asked()
+    """Only for proposers."""
 
 
 class ContentStep(Protocol):
