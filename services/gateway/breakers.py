@@ -11,13 +11,17 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.gateway import metrics
 from services.gateway.config import BreakersConfig
+from services.gateway.patience import Patience
+from services.gateway.pulse import Canary, Pulse
 from services.gateway.stage_policies import POLICIES
+from services.gateway.stage_watch import StageWatch
 from stagemesh.runtime.breaker import Breaker, State
 from stagemesh.runtime.channel import call_metadata
 from stagemesh.runtime.telemetry import get_logger
 
 PROBE_EVERY_S = 0.25
 PROBE_TIMEOUT_S = 1.0
+NONE: Mapping[str, Canary] = {}
 
 log = get_logger(__name__)
 
@@ -25,16 +29,30 @@ log = get_logger(__name__)
 class StageBreakers:
     """One breaker for each stage with a service of its own."""
 
-    def __init__(self, config: BreakersConfig, channels: Mapping[str, grpc.aio.Channel]) -> None:
-        """`channels`: by the stage's name."""
+    def __init__(
+        self, config: BreakersConfig, channels: Mapping[str, grpc.aio.Channel], canaries: Mapping[str, Canary] = NONE
+    ) -> None:
+        """`channels`, and what is asked of stages that keep somebody waiting: by the stage's name."""
         self._channels = channels
         self._breakers = {stage: Breaker(config.of(stage)) for stage in channels}
+        self._watches = {
+            stage: StageWatch(
+                stage,
+                breaker,
+                Patience(POLICIES[stage].patience_s),
+                Pulse(canaries[stage]) if stage in canaries else None,
+            )
+            for stage, breaker in self._breakers.items()
+        }
         for stage, breaker in self._breakers.items():
             metrics.watch_breaker(stage, breaker)
         self._task = asyncio.create_task(self._keep_probing(), name="breaker-probe")
 
     def __getitem__(self, stage: str) -> Breaker:
         return self._breakers[stage]
+
+    def watch(self, stage: str) -> StageWatch:
+        return self._watches[stage]
 
     def configure(self, config: BreakersConfig) -> None:
         """Take other thresholds; what has been counted stays."""
@@ -47,6 +65,9 @@ class StageBreakers:
     async def close(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        for watch in self._watches.values():
+            if watch.pulse is not None:
+                await watch.pulse.close()
 
     async def _keep_probing(self) -> None:
         while True:
@@ -55,7 +76,8 @@ class StageBreakers:
             await asyncio.gather(*(self._probe(stage) for stage in waiting))
 
     async def _probe(self, stage: str) -> None:
-        """Ask a service that was left alone for its health: no request has to be the first to try it."""
+        """Ask a service that was left alone for its health, and for a little work: no request has to be the first to
+        try it."""
         breaker = self._breakers[stage]
         if not breaker.call():
             return
@@ -66,7 +88,8 @@ class StageBreakers:
         except grpc.aio.AioRpcError:
             breaker.failed()
             return
-        if answer.status == health_pb2.HealthCheckResponse.SERVING:
+        pulse = self._watches[stage].pulse
+        if answer.status == health_pb2.HealthCheckResponse.SERVING and (pulse is None or await pulse.feel()):
             log.info("stage is back", stage=stage)
             breaker.succeeded()
         else:

@@ -8,12 +8,13 @@ from typing import Generic, TypeVar
 
 import grpc
 
+from services.gateway.stage_watch import Skips, StageWatch, first_answer
 from stagemesh.runtime.breaker import Breaker
 from stagemesh.runtime.channel import call_metadata
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.faults import outgoing
 from stagemesh.runtime.identity import INSTANCE_KEY, Identity, parse_identity
-from stagemesh.runtime.retry import RetryPolicy, call_with_retries
+from stagemesh.runtime.retry import FAULTS, RetryPolicy, call_with_retries
 
 REFUSALS = frozenset(
     {
@@ -23,16 +24,6 @@ REFUSALS = frozenset(
     }
 )
 """What a service says of the request, not of itself."""
-
-FAULTS = frozenset(
-    {
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.INTERNAL,
-        grpc.StatusCode.UNKNOWN,
-    }
-)
-"""What speaks against a service."""
 
 
 class BreakerOpen(grpc.RpcError):
@@ -69,28 +60,32 @@ async def call(
     attempt_s: float,
     *,
     stages: Sequence[str] = (),
-    breaker: Breaker | None = None,
-    skips_open: bool = False,
+    watch: StageWatch | None = None,
+    skips: Skips = Skips.NEVER,
 ) -> Answer[Response]:
     """Call until it succeeds or the policy or deadline says no. Raises grpc.RpcError or DeadlineExceeded.
 
-    `stages`: those that the call runs, so that the request's faults on purpose go with it. `breaker`: what counts how
-    its service does; with `skips_open`, BreakerOpen is raised at once while it is open.
+    `stages`: those that the call runs, so that the request's faults on purpose go with it. `watch`: what is known of
+    how its service does; BreakerOpen is raised at once where that says what `skips` names.
     """
 
     async def attempt(timeout_s: float) -> tuple[Response, Identity | None]:
-        if breaker is not None and skips_open and not breaker.call():
-            raise _Skipped
-        pending = method(request, timeout=timeout_s, metadata=call_metadata(*outgoing(*stages)))
-        try:
-            response = await pending
-        except grpc.RpcError as error:
-            _count(breaker, error)
-            raise
-        if breaker is not None:
-            breaker.succeeded()
-        trailing = dict(await pending.trailing_metadata())
-        return response, parse_identity(str(trailing.get(INSTANCE_KEY, "")))
+        def start() -> grpc.aio.UnaryUnaryCall[Request, Response]:
+            return method(request, timeout=timeout_s, metadata=call_metadata(*outgoing(*stages)))
+
+        if watch is None:
+            ended = start()
+            await ended
+        else:
+            if skips.applies_to(watch):
+                raise _Skipped
+            try:
+                ended = await first_answer(start, watch)
+            except grpc.RpcError as error:
+                _count(watch.breaker, error)
+                raise
+        trailing = dict(await ended.trailing_metadata())
+        return await ended, parse_identity(str(trailing.get(INSTANCE_KEY, "")))
 
     try:
         (response, identity), attempts = await call_with_retries(attempt, policy, deadline, attempt_s)
@@ -99,9 +94,7 @@ async def call(
     return Answer(response, attempts, identity)
 
 
-def _count(breaker: Breaker | None, error: grpc.RpcError) -> None:
-    if breaker is None:
-        return
+def _count(breaker: Breaker, error: grpc.RpcError) -> None:
     if error.code() in FAULTS:
         breaker.failed()
     else:

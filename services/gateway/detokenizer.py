@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 import grpc
 
@@ -38,16 +39,26 @@ class DetokenizerLink:
         self._stub = stub
         self._chunks: asyncio.Queue[tokenizer_pb2.DetokenizeChunk] = asyncio.Queue(MAX_CHUNKS)
         self._waiting: dict[str, asyncio.Future[tokenizer_pb2.DetokenizedText]] = {}
+        self._heard_s = 0.0
+        self._silent = asyncio.Event()
         self._task = asyncio.create_task(self._keep_open(), name="detokenizer-link")
 
     async def exchange(self, chunk: tokenizer_pb2.DetokenizeChunk, timeout_s: float) -> tokenizer_pb2.DetokenizedText:
-        """Send one chunk, get its text. Raises _CallBroke, TimeoutError or the stream's own StagemeshError."""
+        """Send one chunk, get its text. Raises _CallBroke, TimeoutError or the stream's own StagemeshError.
+
+        A call that answers nobody for so long is given up: the next one may reach another replica.
+        """
         answer: asyncio.Future[tokenizer_pb2.DetokenizedText] = asyncio.get_running_loop().create_future()
         self._waiting[chunk.stream_id] = answer
+        since_s = time.monotonic()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._chunks.put(chunk)
                 text = await answer
+        except TimeoutError:
+            if self._heard_s < since_s:
+                self._silent.set()
+            raise
         finally:
             self._waiting.pop(chunk.stream_id, None)
         if text.HasField("error"):
@@ -67,7 +78,12 @@ class DetokenizerLink:
         while True:
             first = await self._chunks.get()
             call = self._stub.Detokenize(metadata=call_metadata())
-            tasks = [asyncio.create_task(self._write(call, first)), asyncio.create_task(self._read(call))]
+            self._silent.clear()
+            tasks = [
+                asyncio.create_task(self._write(call, first)),
+                asyncio.create_task(self._read(call)),
+                asyncio.create_task(self._give_up()),
+            ]
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -83,6 +99,11 @@ class DetokenizerLink:
                 call.cancel()
                 self._fail_all()
             await asyncio.sleep(RECONNECT_S)
+
+    async def _give_up(self) -> None:
+        """Wait until the call is known to answer nobody."""
+        await self._silent.wait()
+        log.warning("detokenizer lost", error="it answers nobody")
 
     async def _write(
         self,
@@ -100,6 +121,7 @@ class DetokenizerLink:
         self, call: grpc.aio.StreamStreamCall[tokenizer_pb2.DetokenizeRequest, tokenizer_pb2.DetokenizeResponse]
     ) -> None:
         async for response in call:
+            self._heard_s = time.monotonic()
             for text in response.texts:
                 answer = self._waiting.get(text.stream_id)
                 if answer is not None and not answer.done():

@@ -114,6 +114,9 @@ MOVE_PAUSE = Histogram(
     buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30),
 )
 
+HEDGES = Counter("stagemesh_hedged_calls_total", "Calls that were sent once more, since no answer came", ["stage"])
+STAGES_SILENT = Counter("stagemesh_stages_silent_total", "Times that a stage was found to answer nobody", ["stage"])
+
 _BREAKER_VALUES = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
 
 

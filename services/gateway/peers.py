@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import grpc
 
 from services.gateway.breakers import StageBreakers
+from services.gateway.canaries import canaries
 from services.gateway.config import BreakersConfig
 from services.gateway.detokenizer import DetokenizerLink
 from services.gateway.engines import Engines
@@ -57,6 +58,7 @@ async def connect(config: MeshConfig, breakers: BreakersConfig = DEFAULT_BREAKER
     validator = dial(addresses.validator, max_message_bytes=limit)
     corrector = dial(addresses.corrector, max_message_bytes=limit)
     tokenizer_stub = tokenizer_pb2_grpc.TokenizerServiceStub(tokenizer)
+    channels = {"tokenize": tokenizer, "cache": cache, "validate": validator, "correct": corrector}
     engines = Engines(addresses.engine, max_message_bytes=limit, breaker=breakers.of("engine"))
     await engines.start()
     return Peers(
@@ -71,8 +73,6 @@ async def connect(config: MeshConfig, breakers: BreakersConfig = DEFAULT_BREAKER
         engines=engines,
         sessions=SessionEngines(),
         prefixes=PrefixEngines(),
-        breakers=StageBreakers(
-            breakers, {"tokenize": tokenizer, "cache": cache, "validate": validator, "correct": corrector}
-        ),
+        breakers=StageBreakers(breakers, channels, canaries(channels, config.default_model)),
         channels=(tokenizer, cache, validator, corrector),
     )

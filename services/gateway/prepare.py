@@ -17,15 +17,18 @@ from services.gateway.placement import Placement
 from services.gateway.service_problem import service_problem
 from services.gateway.session_lease import lease_of, open_session
 from services.gateway.stage_policies import POLICIES
+from services.gateway.stage_watch import Skips
 from services.gateway.work import Prompt, Work
 from stagemesh.api.cache.v1 import cache_pb2
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.engine.v1 import engine_pb2
 from stagemesh.api.tokenizer.v1 import tokenizer_pb2
 from stagemesh.api.validator.v1 import validator_pb2
-from stagemesh.runtime.channel import call_metadata
 from stagemesh.runtime.errors import InvalidRequest, StagemeshError, from_rpc
+from stagemesh.runtime.retry import RetryPolicy
 from stagemesh.runtime.telemetry import get_logger
+
+CHECK_RETRIES = RetryPolicy(max_attempts=1)
 
 log = get_logger(__name__)
 
@@ -133,7 +136,8 @@ async def _tokenize(
                 work.deadline,
                 config.tokenizer_timeout_s,
                 stages=("tokenize", "analyze"),
-                breaker=peers.breakers["tokenize"],
+                watch=peers.breakers.watch("tokenize"),
+                skips=Skips.SILENT if work.job.request.allow_deferral else POLICIES["tokenize"].skips,
             )
             measured.note(answer)
         except grpc.RpcError as error:
@@ -190,8 +194,14 @@ async def _check_constraint(work: Work, peers: Peers, config: GatewayConfig) -> 
     if work.job.has_constraint:
         request.constraint.CopyFrom(work.job.request.constraint)
     try:
-        await peers.validator.Check(
-            request, timeout=work.deadline.budget_s(config.validator_timeout_s), metadata=call_metadata()
+        await call(
+            peers.validator.Check,
+            request,
+            CHECK_RETRIES,
+            work.deadline,
+            config.validator_timeout_s,
+            watch=peers.breakers.watch("validate"),
+            skips=POLICIES["validate"].skips,
         )
     except grpc.RpcError as error:
         reason: StagemeshError = from_rpc(error)

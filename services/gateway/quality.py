@@ -98,8 +98,8 @@ async def _validate(work: Work, text: str, peers: Peers, config: GatewayConfig) 
                 work.deadline,
                 config.validator_timeout_s,
                 stages=("validate",),
-                breaker=peers.breakers["validate"],
-                skips_open=POLICIES["validate"].skips_open,
+                watch=peers.breakers.watch("validate"),
+                skips=POLICIES["validate"].skips,
             )
             measured.note(answer)
             return answer.response.verdict
@@ -140,8 +140,8 @@ async def _correct(
                 work.deadline,
                 config.corrector_timeout_s,
                 stages=("correct",),
-                breaker=peers.breakers["correct"],
-                skips_open=POLICIES["correct"].skips_open,
+                watch=peers.breakers.watch("correct"),
+                skips=POLICIES["correct"].skips,
             )
             measured.note(answer)
             output.correction = (request, answer.response)

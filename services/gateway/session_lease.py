@@ -59,7 +59,7 @@ async def open_session(
                 wait,
                 config.session_timeout_s,
                 stages=("cache",),
-                breaker=peers.breakers["cache"],
+                watch=peers.breakers.watch("cache"),
             )
             measured.note(answer)
             measured.detail = _place(work, model, mode, answer.response, placement, peers)
@@ -143,8 +143,8 @@ async def _resolve(
                 work.deadline,
                 config.cache_timeout_s,
                 stages=("cache",),
-                breaker=peers.breakers["cache"],
-                skips_open=POLICIES["cache"].skips_open,
+                watch=peers.breakers.watch("cache"),
+                skips=POLICIES["cache"].skips,
             )
             measured.note(answer)
             if not work.job.request.session_id:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from services.gateway.stage_watch import Skips
 from stagemesh.runtime.retry import RetryPolicy
 
 
@@ -23,8 +24,10 @@ class StagePolicy:
     checkpoint: str
     fallback: str
     """What is done instead, as the stage's report names it; `defer`: nothing else can be done now."""
-    skips_open: bool = False
-    """Whether the fallback is taken at once while the breaker is open; else attempts go on until their end."""
+    skips: Skips = Skips.NEVER
+    """When the fallback is taken at once; else attempts go on until their end."""
+    patience_s: float = 0.5
+    """How long an answer may take at least before it is asked for again, and the stage for a sign of life."""
 
 
 ENGINE_RETRIES = RetryPolicy(max_attempts=4)
@@ -76,7 +79,7 @@ POLICIES: Mapping[str, StagePolicy] = {
         health="stagemesh.api.cache.v1.CacheService",
         checkpoint="the tokens; with a session, the messages",
         fallback="cold",
-        skips_open=True,
+        skips=Skips.OPEN,
     ),
     "embed": _in_engine("reference"),
     "attend": _in_engine("reference"),
@@ -98,7 +101,7 @@ POLICIES: Mapping[str, StagePolicy] = {
         health="stagemesh.api.validator.v1.ValidatorService",
         checkpoint="the text",
         fallback="unvalidated",
-        skips_open=True,
+        skips=Skips.OPEN,
     ),
     "correct": StagePolicy(
         runs_in="corrector",
@@ -107,7 +110,8 @@ POLICIES: Mapping[str, StagePolicy] = {
         health="stagemesh.api.corrector.v1.CorrectorService",
         checkpoint="the text and its verdict",
         fallback="verdict",
-        skips_open=True,
+        skips=Skips.OPEN,
+        patience_s=3.0,  # it may generate once more, which is not done twice lightly
     ),
 }
 """By the stage's name, in the order of a request."""

@@ -70,6 +70,11 @@ class Breaker:
         if self._num_failures >= self._config.failure_threshold:
             self._opened_at_s = self._clock()
 
+    def trip(self) -> None:
+        """Open at once: what failed is beyond doubt."""
+        self._num_failures = max(self._num_failures, self._config.failure_threshold - 1)
+        self.failed()
+
     def _probing(self) -> bool:
         # A probe whose caller vanished without a verdict must not block the breaker for ever.
         return self._probe_since_s is not None and self._clock() - self._probe_since_s < self._config.open_s

@@ -17,6 +17,16 @@ T = TypeVar("T")
 RETRYABLE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED})
 """Codes after which the same call may be repeated: the callee did not take it, or says to try again."""
 
+FAULTS = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNKNOWN,
+    }
+)
+"""What speaks against a service."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:

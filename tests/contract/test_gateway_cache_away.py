@@ -16,10 +16,12 @@ from quality_support import free_port
 from services.gateway import sessions_servicer
 from services.gateway.config import GatewayConfig
 from services.gateway.job import make_job
+from services.gateway.patience import Patience
 from services.gateway.pipeline import complete
 from services.gateway.placement import Placement, SessionEngines
 from services.gateway.session_lease import lease_of, open_session
 from services.gateway.sessions_servicer import SessionsServicer
+from services.gateway.stage_watch import StageWatch
 from services.gateway.stages import StageLog
 from services.gateway.work import Work, new_outputs
 from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc, preferences_pb2_grpc
@@ -86,6 +88,8 @@ async def peers(cache: Cache | None, port: int | None = None) -> AsyncIterator[A
     server = await start(cache, port) if cache is not None else None
     channel = dial((f"127.0.0.1:{port}",))
 
+    watch = StageWatch("cache", Breaker(BreakerConfig()), Patience(0.5))
+
     async def forget(tenant_id: str) -> None:
         return None
 
@@ -94,7 +98,7 @@ async def peers(cache: Cache | None, port: int | None = None) -> AsyncIterator[A
         preferences=preferences_pb2_grpc.PreferenceServiceStub(channel),
         engines=SimpleNamespace(serving=lambda *_: [], forget=forget),
         sessions=SessionEngines(),
-        breakers={"cache": Breaker(BreakerConfig())},
+        breakers=SimpleNamespace(watch=lambda stage: watch),
     )
     await channel.close()
     if server is not None:

@@ -54,11 +54,9 @@ class Mesh:
 
     async def validate(self) -> validator_pb2.ValidateResponse:
         stub = validator_pb2_grpc.ValidatorServiceStub(self.channel)
-        breaker = self.breakers["validate"]
+        watch = self.breakers.watch("validate")
         policy = RetryPolicy(max_attempts=5, first_backoff_s=0.001, max_faults=4)
-        answer = await call(
-            stub.Validate, REQUEST, policy, Deadline.after(20), 5.0, breaker=breaker, skips_open=POLICY.skips_open
-        )
+        answer = await call(stub.Validate, REQUEST, policy, Deadline.after(20), 5.0, watch=watch, skips=POLICY.skips)
         return answer.response
 
     async def is_well(self, status: health_pb2.HealthCheckResponse.ServingStatus.ValueType) -> None:
