@@ -47,7 +47,10 @@ SEED = 6
 DEADLINE_S = 60.0
 PATIENCE_S = 180.0
 AT_ONCE = 8
-VICTIMS = ("kafka", "valkey", "worker-1", "gateway", "tokenizer-1", "engine-1", "cache", "validator", "corrector")
+VICTIMS = (
+    *("kafka", "valkey", "worker", "gateway", "tokenizer", "engine-1", "engine-2"),
+    *("cache", "validator", "corrector"),
+)
 ANSWERED = (common_pb2.OUTCOME_COMPLETE, common_pb2.OUTCOME_DEGRADED)
 PARTS = ("faults", "streams", "breaker", "kills")
 KEYS = (
@@ -271,6 +274,7 @@ def run_kills(minutes: float, seed: int = SEED) -> dict[str, Any]:
     """Processes end in random order while requests keep coming."""
     with mesh_with(2) as mesh:
         caller = Caller(mesh.grpc_address, DEADLINE_S, PATIENCE_S)
+        assert all(map(mesh.pid, VICTIMS)), "a victim is no process of this mesh"
         killed: list[str] = []
 
         async def kill(until_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What an operator does with deferred requests: look, have a dead letter run again, give one up."""
+"""What operators and tenants do with deferred requests: look, have a dead letter run again, give one up."""
 
 from __future__ import annotations
 
@@ -40,10 +40,13 @@ class DeferredAdmin:
     def __init__(self, redis: Redis, ledger: Ledger, outbox: Outbox, *, ttl_s: int) -> None:
         self._redis, self._ledger, self._outbox, self._ttl_s = redis, ledger, outbox, ttl_s
 
-    async def waiting(self, limit: int) -> list[DeferredEntry]:
-        """Those without an outcome, in the order in which they will run; those that run already included. 0: all."""
-        found = []
-        for entry in await self._outbox.list(0, limit):
+    async def waiting(self, limit: int, tenant_id: str = "") -> list[DeferredEntry]:
+        """Those without an outcome, in the order in which they will run; those that run already included. `limit` 0:
+        all; `tenant_id`: only this tenant's."""
+        found: list[DeferredEntry] = []
+        for entry in await self._outbox.list(0, 0 if tenant_id else limit):
+            if (tenant_id and entry.tenant_id != tenant_id) or (limit and len(found) == limit):
+                continue
             known = await self._ledger.lookup(entry.tenant_id, entry.request_id)
             if known is not None and known.final is None:
                 envelope = events_pb2.Envelope.FromString(entry.record)
@@ -51,16 +54,18 @@ class DeferredAdmin:
                 found.append(_entry(entry.tenant_id, entry.request_id, state, envelope))
         return found
 
-    async def dead(self, limit: int) -> list[DeferredEntry]:
-        """Dead letters that can be run again, the newest first. 0: all."""
-        found = []
-        for tenant_id, request_id in await self._ledger.dead_letters(limit):
-            known = await self._ledger.lookup(tenant_id, request_id)
+    async def dead(self, limit: int, tenant_id: str = "") -> list[DeferredEntry]:
+        """Dead letters that can be run again, the newest first. `limit` 0: all; `tenant_id`: only this tenant's."""
+        found: list[DeferredEntry] = []
+        for owner, request_id in await self._ledger.dead_letters(0 if tenant_id else limit):
+            if (tenant_id and owner != tenant_id) or (limit and len(found) == limit):
+                continue
+            known = await self._ledger.lookup(owner, request_id)
             if known is not None and known.final is not None:
                 error = known.final.error
                 found.append(
                     DeferredEntry(
-                        tenant_id=tenant_id,
+                        tenant_id=owner,
                         request_id=request_id,
                         state="dead",
                         reason=error.reason,
@@ -71,8 +76,8 @@ class DeferredAdmin:
 
     async def find(self, request_id: str, tenant_id: str = "") -> DeferredEntry:
         """The entry of a request, of whichever tenant has it. Raises NotFound; Precondition when several have."""
-        entries = [*await self.waiting(0), *await self.dead(0)]
-        found = [each for each in entries if each.request_id == request_id and tenant_id in ("", each.tenant_id)]
+        entries = [*await self.waiting(0, tenant_id), *await self.dead(0, tenant_id)]
+        found = [each for each in entries if each.request_id == request_id]
         if not found:
             raise NotFound("REQUEST_NOT_FOUND", f"no deferred request and no dead letter has the ID {request_id}")
         if len(found) > 1:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
+
 from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway
 from services.gateway.tenants import Tenant
 from stagemesh.runtime import context
+from stagemesh.runtime.channel import MESH_TOKEN_KEY
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.interceptors import Context
 
@@ -23,6 +26,12 @@ async def tenant_of(gateway: Gateway, grpc_context: Context) -> Tenant:
     context.tenant_id.set(tenant.tenant_id)
     context.traceparent.set(context.child_traceparent(metadata.get("traceparent", "")))
     return tenant
+
+
+def has_mesh_token(metadata: dict[str, str], mesh_token: str) -> bool:
+    """Whether the caller is the mesh itself, or an operator who reads its state; never where a mesh has no token."""
+    given = metadata.get(MESH_TOKEN_KEY, "")
+    return bool(mesh_token) and hmac.compare_digest(given.encode(), mesh_token.encode())
 
 
 def deadline_of(config: GatewayConfig, grpc_context: Context) -> Deadline:

@@ -17,7 +17,9 @@ from services.gateway.core import Gateway
 from services.gateway.corrections import CorrectionPublisher
 from services.gateway.deferral import Deferral
 from services.gateway.deferral_lag import DeferralLag
+from services.gateway.deferred_admin import DeferredAdmin
 from services.gateway.deferred_runs import DeferredRuns
+from services.gateway.deferred_servicer import DeferredServicer
 from services.gateway.event_store import EventStore
 from services.gateway.http.server import HttpServer
 from services.gateway.kv_reports import KvReports
@@ -37,7 +39,7 @@ from services.gateway.store import GuardedLedger
 from services.gateway.tenants import Tenants
 from services.gateway.traces.store import TraceStore
 from services.gateway.usage import UsageAccounts
-from stagemesh.api.gateway.v1 import gateway_pb2_grpc, quality_pb2_grpc, sessions_pb2_grpc
+from stagemesh.api.gateway.v1 import deferred_pb2_grpc, gateway_pb2_grpc, quality_pb2_grpc, sessions_pb2_grpc
 from stagemesh.runtime import redis_client, tenants
 from stagemesh.runtime.identity import Identity, process_identity
 from stagemesh.runtime.kafka_client import EventProducer
@@ -61,6 +63,7 @@ class GatewayService:
         "stagemesh.api.gateway.v1.GatewayService",
         "stagemesh.api.gateway.v1.SessionsService",
         "stagemesh.api.gateway.v1.QualityService",
+        "stagemesh.api.gateway.v1.DeferredService",
     )
 
     def __init__(self, mesh: MeshConfig, config: GatewayConfig, identity: Identity, peers: Peers) -> None:
@@ -81,6 +84,7 @@ class GatewayService:
         guards = Guards(config.guards)
         self._sampler = LoadSampler(peers.engines, guards)
         deferred = self._outbox(DEFERRED, config.max_deferred, ttl_s=config.deferred_ttl_s)
+        self._deferred_admin = DeferredAdmin(self._redis, ledger, deferred, ttl_s=config.deferred_ttl_s)
         self._producer = EventProducer(mesh.kafka_bootstrap, settings=mesh.kafka_settings)
         relay = RelayConfig(republish_after_s=config.republish_after_s)
         few = RelayConfig(republish_after_s=config.republish_after_s, window=32)  # so that priorities decide late
@@ -151,6 +155,9 @@ class GatewayService:
         sessions_pb2_grpc.add_SessionsServiceServicer_to_server(sessions, server)
         quality = QualityServicer(self.gateway, self._peers, self._config, self._corrections)
         quality_pb2_grpc.add_QualityServiceServicer_to_server(quality, server)
+        token = self._mesh.mesh_token.get_secret_value()
+        deferred = DeferredServicer(self.gateway, self._deferred_admin, self._config, token)
+        deferred_pb2_grpc.add_DeferredServiceServicer_to_server(deferred, server)
 
     async def start(self) -> None:
         """Open the HTTP port at once (it says that it is not ready), then wait for an engine of each model."""

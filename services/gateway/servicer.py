@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -10,13 +9,12 @@ from services.gateway.config import GatewayConfig
 from services.gateway.core import Gateway, error_of
 from services.gateway.deferred_runs import DeferredRuns
 from services.gateway.fault_header import bind_faults, host_of
-from services.gateway.metadata import deadline_of, metadata_of, tenant_of
+from services.gateway.metadata import deadline_of, has_mesh_token, metadata_of, tenant_of
 from services.gateway.running import RunningRequest
 from services.gateway.tenants import Tenant
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from stagemesh.runtime import precision_mode
-from stagemesh.runtime.channel import MESH_TOKEN_KEY
 from stagemesh.runtime.deadline import Deadline
 from stagemesh.runtime.errors import Forbidden, InvalidRequest, Unavailable
 from stagemesh.runtime.faults import HEADER as FAULT_KEY
@@ -96,8 +94,7 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
     async def _deferred_run(self, kind: str, request_id: str, grpc_context: Context) -> gateway_pb2.CompleteResponse:
         """A worker's call: it acts for the tenant in its metadata, by the mesh token."""
         metadata = metadata_of(grpc_context)
-        given = metadata.get(MESH_TOKEN_KEY, "")
-        if not self._mesh_token or not hmac.compare_digest(given.encode(), self._mesh_token.encode()):
+        if not has_mesh_token(metadata, self._mesh_token):
             raise Forbidden("MESH_TOKEN_REQUIRED", f"{DEFERRED_RUN_KEY} is for the mesh's own workers")
         tenant_id = metadata.get("x-tenant-id", "")
         if kind == "give-up":

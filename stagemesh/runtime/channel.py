@@ -18,9 +18,11 @@ def channel_options(max_message_bytes: int) -> list[tuple[str, int | str]]:
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
-        # A process that stands still keeps its connection: calls that wait for it go elsewhere after four seconds.
+        # A process that stands still keeps its connection: calls that wait for it go elsewhere after four seconds. The
+        # library's own timeout of pings, a minute, would count for keepalive as well.
         ("grpc.keepalive_time_ms", 2_000),
         ("grpc.keepalive_timeout_ms", 2_000),
+        ("grpc.http2.ping_timeout_ms", 2_000),
         ("grpc.http2.max_pings_without_data", 0),
         # A restarted service must be found again at once; the library's default waits up to 120 s.
         ("grpc.initial_reconnect_backoff_ms", 100),

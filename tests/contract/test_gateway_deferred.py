@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import grpc
 import pytest
 from click.testing import CliRunner, Result
 from prometheus_client import REGISTRY
@@ -18,13 +19,16 @@ from services.gateway.deferral import Deferral
 from services.gateway.deferral_lag import DeferralLag
 from services.gateway.deferred_admin import DeferredAdmin
 from services.gateway.deferred_runs import DeferredRuns
+from services.gateway.deferred_servicer import DeferredServicer
 from services.gateway.ledger import Claim, Ledger
 from services.gateway.running import RunningRequest
 from services.gateway.store import GuardedLedger
+from services.gateway.tenants import Tenant
 from stagemesh.api.common.v1 import common_pb2
-from stagemesh.api.gateway.v1 import gateway_pb2
+from stagemesh.api.gateway.v1 import deferred_pb2_grpc, gateway_pb2
 from stagemesh.cli.main import main
-from stagemesh.runtime.errors import StagemeshError, Unavailable
+from stagemesh.runtime.errors import StagemeshError, Unauthenticated, Unavailable
+from stagemesh.runtime.interceptors import CallInterceptor
 from stagemesh.runtime.outbox import Outbox
 from stagemesh.runtime.redis_client import Redis, connect
 from stagemesh.runtime.topics import DEFERRED
@@ -32,6 +36,7 @@ from stagemesh.runtime.topics import DEFERRED
 COMPLETE, DEAD = common_pb2.OUTCOME_COMPLETE, common_pb2.OUTCOME_DEAD_LETTERED
 CONFIG = GatewayConfig(deferred_max_runs=2)
 LEASE_S = 0.05
+TOKEN = "the-mesh's-own"
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +99,9 @@ class World:
             try:
                 return await self.runs.run("t", ticket)
             except Unavailable as error:
-                if error.reason != "MORE_URGENT_FIRST":
+                if error.reason not in {"MORE_URGENT_FIRST", "REQUEST_RUNNING"}:
                     raise
+                await asyncio.sleep(0.005)
 
     async def state_of(self, request_id: str) -> str:
         entry = await self.ledger.lookup("t", request_id)
@@ -235,17 +241,39 @@ async def test_the_lag_is_the_age_of_the_oldest_without_an_outcome(world: World)
     await lag.close()
 
 
-def command(server: Valkey, folder: Path, *arguments: str) -> Result:
-    environment = {"STAGEMESH_CONFIG": None, "STAGEMESH_STATE": str(folder), "STAGEMESH_REDIS_URL": server.url}
-    return CliRunner().invoke(main, ("deferred", *arguments), env=environment)
+class Callers:
+    """Who calls: two tenants by their keys."""
+
+    async def authenticate(self, api_key: str | None, tenant_header: str | None) -> Tenant:
+        if api_key not in {"key-t", "key-u"}:
+            raise Unauthenticated("API_KEY_INVALID", "this API key is not known")
+        return Tenant(str(api_key).removeprefix("key-"))
 
 
-async def test_the_command_lists_shows_retries_and_drops(server: Valkey, world: World, tmp_path: Path) -> None:
+@pytest.fixture
+async def address(world: World) -> AsyncIterator[str]:
+    """Of a gateway that serves deferred requests alone."""
+    server = grpc.aio.server(interceptors=[CallInterceptor("")])
+    servicer = DeferredServicer(Callers(), world.admin, CONFIG, TOKEN)  # type: ignore[arg-type]
+    deferred_pb2_grpc.add_DeferredServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(None)
+
+
+async def command(address: str, folder: Path, *arguments: str, token: str = TOKEN) -> Result:
+    environment = {"STAGEMESH_CONFIG": None, "STAGEMESH_STATE": str(folder), "STAGEMESH_MESH_TOKEN": token}
+    asked = ("deferred", *arguments, "--address", address)
+    return await asyncio.to_thread(CliRunner().invoke, main, asked, env=environment)
+
+
+async def test_the_command_lists_shows_retries_and_drops(address: str, world: World, tmp_path: Path) -> None:
     world.outcome = DEAD
     ticket = await world.defer(priority=2)
 
     async def said(*arguments: str) -> str:
-        result = await asyncio.to_thread(command, server, tmp_path, *arguments)
+        result = await command(address, tmp_path, *arguments)
         assert result.exit_code == 0, result.output
         return result.stdout
 
@@ -258,5 +286,33 @@ async def test_the_command_lists_shows_retries_and_drops(server: Valkey, world: 
     assert shown["request"] == {"request_id": ticket, "prompt_chars": 1, "deferral_priority": 2}
     assert json.loads(await said("retry", "--all", "--json")) == {"retried": [ticket]}
     assert "cancelled" in await said("drop", ticket)
-    gone = await asyncio.to_thread(command, server, tmp_path, "drop", ticket)
+    gone = await command(address, tmp_path, "drop", ticket)
     assert (gone.exit_code, "REQUEST_NOT_FOUND" in gone.output) == (4, True)
+
+
+async def test_a_tenant_reaches_its_own_and_nobody_elses(address: str, world: World, tmp_path: Path) -> None:
+    world.outcome = DEAD
+    dead, waiting = await world.defer(priority=1), await world.defer()
+    await world.work_off(dead)
+
+    async def as_tenant(key: str, *arguments: str) -> Result:
+        return await command(address, tmp_path, *arguments, "--tenant-key", key)
+
+    other = await as_tenant("key-u", "list", "--json")
+    assert json.loads(other.stdout) == []
+    for arguments in (("show", waiting), ("drop", waiting), ("retry", dead)):
+        refused = await as_tenant("key-u", *arguments)
+        assert (refused.exit_code, "REQUEST_NOT_FOUND" in refused.output) == (4, True)
+    refused = await as_tenant("key-u", "list", "--tenant", "t")
+    assert "TENANT_MISMATCH" in refused.output
+    assert json.loads((await as_tenant("key-u", "retry", "--all", "--json")).stdout) == {"retried": []}
+    assert json.loads((await as_tenant("key-t", "retry", "--all", "--json")).stdout) == {"retried": [dead]}
+    assert len(json.loads((await as_tenant("key-t", "list", "--json")).stdout)) == 2
+    assert await world.state_of(waiting) == "deferred"
+
+
+async def test_a_wrong_token_is_no_operator(address: str, world: World, tmp_path: Path) -> None:
+    ticket = await world.defer()
+    refused = await command(address, tmp_path, "drop", ticket, token="another")
+    assert refused.exit_code == 4
+    assert await world.state_of(ticket) == "deferred"

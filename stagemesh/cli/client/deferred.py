@@ -1,48 +1,68 @@
-"""The ledger of a mesh, for an operator who looks after deferred requests."""
+"""Calls of the gateway's DeferredService: as an operator by the mesh's own token, or as a tenant by its key."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
-from stagemesh.cli.commands.tenant import with_ledger
+import grpc
+
+from stagemesh.api.gateway.v1 import deferred_pb2, deferred_pb2_grpc
+from stagemesh.cli.client.connection import Connection, gateway_address
+from stagemesh.cli.exits import CommandError, Exit
 from stagemesh.cli.mesh_access import find_mesh
+from stagemesh.cli.settings_option import read_mesh_config
+from stagemesh.cli.supervisor.mesh_settings import reachable
+from stagemesh.runtime.channel import MESH_TOKEN_KEY
 
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
-    from services.gateway.deferred_admin import DeferredAdmin
+TIMEOUT_S = 60.0
 
 T = TypeVar("T")
-OWNER = "operator"
+
+Stub = deferred_pb2_grpc.DeferredServiceStub
+Method = Callable[[Stub, dict[str, Any]], Awaitable[T]]
+
+STATES = {
+    deferred_pb2.DEFERRED_STATE_WAITING: "waiting",
+    deferred_pb2.DEFERRED_STATE_RUNNING: "running",
+    deferred_pb2.DEFERRED_STATE_DEAD: "dead",
+}
 
 
-def with_deferred(state: Path | None, config: Path | None, action: Callable[[DeferredAdmin], Awaitable[T]]) -> T:
-    """The result of `action` on the deferred requests of the mesh. Raises CommandError in words."""
-    from services.gateway.config import GatewayConfig
-    from services.gateway.deferred_admin import DeferredAdmin
-    from services.gateway.ledger import Ledger
-    from stagemesh.cli.settings_option import read_part
-    from stagemesh.runtime.mesh_config import MeshConfig
-    from stagemesh.runtime.outbox import Outbox
-    from stagemesh.runtime.topics import DEFERRED
+def ask(state: Path | None, config: Path | None, address: str | None, tenant_key: str, method: Method[T]) -> T:
+    """The result of `method(stub, options)`. Raises CommandError in words."""
+    connection, metadata = _connection(state, config, address, tenant_key)
 
-    _, record = find_mesh(state)
-    path = config or (Path(record.config) if record and record.config else None)
-    mesh, gateway = read_part(
-        path, lambda source: (source.shared(MeshConfig), source.section("gateway", GatewayConfig))
-    )
+    async def call() -> T:
+        async with connection.channel() as channel:
+            try:
+                return await method(Stub(channel), {"timeout": connection.timeout_s, "metadata": metadata})
+            except grpc.aio.AioRpcError as error:
+                raise connection.explain(error) from None
 
-    async def on_ledger(redis: Redis) -> T:
-        ledger = Ledger(redis, owner=OWNER, lease_s=gateway.lease_s, outcome_ttl_s=gateway.outcome_ttl_s)
-        outbox = Outbox(
-            redis,
-            DEFERRED,
-            ttl_s=gateway.deferred_ttl_s,
-            max_entries=gateway.max_deferred,
-            prefix=mesh.kafka_topic_prefix,
+    return asyncio.run(call())
+
+
+def _connection(
+    state: Path | None, config: Path | None, address: str | None, tenant_key: str
+) -> tuple[Connection, tuple[tuple[str, str], ...]]:
+    """Where the gateway is, and as whom it is called."""
+    if tenant_key:
+        where = address or gateway_address(state)
+        connection = Connection(address=where, api_key=tenant_key, timeout_s=TIMEOUT_S)
+        return connection, connection.metadata
+    where_state, record = find_mesh(state)
+    if record is not None:
+        found, token = reachable(record.grpc_address), record.token
+    else:
+        mesh = read_mesh_config(config)
+        found, token = mesh.addresses.gateway, mesh.mesh_token.get_secret_value()
+    if not token:
+        raise CommandError(
+            f"no mesh runs on {where_state.path}, and the configuration has no mesh_token; "
+            "name another folder with --state, or be a tenant with --tenant-key",
+            Exit.UNREACHABLE,
         )
-        return await action(DeferredAdmin(redis, ledger, outbox, ttl_s=gateway.deferred_ttl_s))
-
-    return with_ledger(state, config, on_ledger)
+    return Connection(address=address or found, api_key="", timeout_s=TIMEOUT_S), ((MESH_TOKEN_KEY, token),)
