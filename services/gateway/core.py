@@ -18,6 +18,7 @@ from services.gateway.hints import Hints
 from services.gateway.job import Job, make_job, resume_job
 from services.gateway.ledger import Claim, Entry, Ledger
 from services.gateway.rates.rate import RateState
+from services.gateway.request_erasure import RequestErasure
 from services.gateway.requests import Requests
 from services.gateway.runner import Runner
 from services.gateway.running import RunningRequest
@@ -71,6 +72,7 @@ class Gateway:
         runner: Runner,
         events: EventStore,
         permits: AdapterPermits,
+        erasure: RequestErasure,
     ) -> None:
         self._mesh = mesh
         self._config = config
@@ -80,6 +82,7 @@ class Gateway:
         self._requests = Requests(Follower(runner.ledger, events), max_ended=config.max_stored_requests)
         self._workbench = Workbench(identity, runner, self._requests, events)
         self._permits = permits
+        self._erasure = erasure
         self._acceptance = Acceptance(mesh, config, runner, self._requests, self._workbench, permits)
         self._hints = Hints(runner.peers, config, self._hinted_work)
         self._draining = False
@@ -167,9 +170,13 @@ class Gateway:
         """What the tenant may still send."""
         return self._runner.guards.rate_state(tenant.tenant_id)
 
-    async def forget_traces(self, tenant_id: str, session_id: str) -> None:
-        """A session is erased: what it took, stage by stage, goes as well. Raises Unavailable."""
-        await self._runner.ledger.call(self._runner.traces.forget_session(tenant_id, session_id))
+    async def forget_requests(self, tenant_id: str, *, user_id: str = "", session_id: str = "") -> None:
+        """A user or a session is erased: what the ledger and this gateway keep of its requests goes as well.
+
+        Raises Unavailable.
+        """
+        for request_id in await self._erasure.erase(tenant_id, user_id=user_id, session_id=session_id):
+            self._requests.forget_ended((tenant_id, request_id))
 
     def list_models(self) -> list[ModelInfo]:
         """Served models, the default one first."""

@@ -23,6 +23,8 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.commands.core import AsyncScript
 
+from services.gateway import known_requests
+from services.gateway.event_store import stream_key
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 
@@ -32,6 +34,10 @@ MAX_DEAD_LETTERS = 10_000
 """Dead letters that can be listed and run again; older ones keep their outcome only."""
 TTL_MARGIN_S = 3_600
 """How much longer than its deadline an unfinished entry lives, so that a takeover can still end it."""
+KNOWN_S = 3 * 86_400
+"""How long it is known whose a request is: longer than what is kept of one that waits a day for its run."""
+ERASED_TTL_S = 60
+"""How long the outcome of a request is kept that ended after its user was erased: for its caller, who waits."""
 
 
 class Begun(Enum):
@@ -90,15 +96,19 @@ class Ledger:
         self._outcome_ttl_s = outcome_ttl_s
         self._begin, self._claim, self._defer = _load(redis, "begin"), _load(redis, "claim"), _load(redis, "defer")
         self._finish, self._renew = _load(redis, "finish"), _load(redis, "renew")
-        self._revive = _load(redis, "revive")
+        self._revive, self._erase = _load(redis, "revive"), _load(redis, "erase")
 
     async def begin(
         self, tenant_id: str, request: gateway_pb2.InferenceRequest, payload_hash: bytes, deadline_unix_s: float
     ) -> tuple[Begun, gateway_pb2.Final | None]:
         """Accept `request`, or say in which state the same request is already."""
         now_ms = _now_ms()
+        known_by = known_requests.keys_of(tenant_id, request)
+        known: list[str | int] = (
+            [known_requests.member_of(request), KNOWN_S, known_requests.MAX_REQUESTS] if known_by else []
+        )
         state, final = await self._begin(
-            keys=[_key(tenant_id, request.request_id), LEASES],
+            keys=[_key(tenant_id, request.request_id), LEASES, *known_by],
             args=[
                 payload_hash,
                 request.SerializeToString(),
@@ -108,6 +118,7 @@ class Ledger:
                 deadline_unix_s,
                 max(1, int(deadline_unix_s - time.time())) + TTL_MARGIN_S,
                 f"{tenant_id}:{request.request_id}",
+                *known,
             ],
         )
         return Begun(state.decode()), gateway_pb2.Final.FromString(final) if final else None
@@ -189,6 +200,7 @@ class Ledger:
                     self._outcome_ttl_s,
                     int(final.outcome == common_pb2.OUTCOME_REJECTED and final.error.retry_after_ms > 0),
                     MAX_DEAD_LETTERS if final.outcome == common_pb2.OUTCOME_DEAD_LETTERED else 0,
+                    ERASED_TTL_S,
                 ],
             )
         )
@@ -215,6 +227,13 @@ class Ledger:
             return False
         await self._redis.hdel(_key(tenant_id, request_id), "payload")
         return True
+
+    async def erase(self, tenant_id: str, request_id: str) -> str:
+        """Keep nothing of a request, its events included; of one that has not ended, nothing after its end. Gives the
+        state that it had, `absent` where there is none."""
+        keys = [_key(tenant_id, request_id), DEAD_LETTERS, stream_key(tenant_id, request_id)]
+        state: bytes = await self._erase(keys=keys, args=[f"{tenant_id}:{request_id}"])
+        return state.decode()
 
     async def dead_letters(self, limit: int) -> list[tuple[str, str]]:
         """`(tenant, request)` of dead letters, the newest first."""

@@ -67,6 +67,11 @@ class Requests:
             _, oldest = self._ended.popitem(last=False)
             self._ended_bytes -= oldest.num_bytes()
 
+    def forget_ended(self, key: Key) -> None:
+        """Keep no events of a request that ended here."""
+        if (ended := self._ended.pop(key, None)) is not None:
+            self._ended_bytes -= ended.num_bytes()
+
     def follow(self, tenant_id: str, request_id: str, after_seq: int = 0) -> RunningRequest:
         """A request that is worked on elsewhere, or later, as if it ran here."""
         running = RunningRequest(tenant_id, request_id, first_seq=after_seq + 1)

@@ -28,9 +28,11 @@ from services.gateway.ledger import Ledger
 from services.gateway.modes import Modes
 from services.gateway.peers import Peers, connect
 from services.gateway.quality_servicer import QualityServicer
+from services.gateway.rates.exchange import RateExchange
 from services.gateway.rates.guards import Guards
 from services.gateway.rates.sampler import LoadSampler
 from services.gateway.reloading import Reloading
+from services.gateway.request_erasure import RequestErasure
 from services.gateway.runner import Runner
 from services.gateway.servicer import GatewayServicer
 from services.gateway.sessions_servicer import SessionsServicer
@@ -80,9 +82,12 @@ class GatewayService:
         self._events = EventStore(self._redis, ttl_s=config.outcome_ttl_s)
         self._commits = SessionCommits(peers.cache)
         self._kv_reports = KvReports(peers.cache)
-        self._traces = TraceStore(self._redis, ttl_s=config.trace_ttl_s)
+        self._traces = TraceStore(self._redis, ttl_s=config.trace_ttl_s, routes=config.routes)
         guards = Guards(config.guards)
         self._sampler = LoadSampler(peers.engines, guards)
+        every_s = min(config.guards.all_tenants.refresh_s, config.guards.tenant.refresh_s)
+        who = f"{identity.instance}/{identity.generation}"
+        self._rates = RateExchange(self._redis, guards.rates, who, every_s=every_s)
         deferred = self._outbox(DEFERRED, config.max_deferred, ttl_s=config.deferred_ttl_s)
         self._deferred_admin = DeferredAdmin(self._redis, ledger, deferred, ttl_s=config.deferred_ttl_s)
         self._producer = EventProducer(mesh.kafka_bootstrap, settings=mesh.kafka_settings)
@@ -129,6 +134,7 @@ class GatewayService:
             runner=runner,
             events=self._events,
             permits=AdapterPermits(self._adapters_of, shared=config.shared_adapters),
+            erasure=RequestErasure(self._redis, ledger, deferred, self._traces),
         )
         self._deferred = DeferredRuns(self.gateway, runner, config)
         self._leases = LeaseKeeper(
@@ -184,6 +190,7 @@ class GatewayService:
         await self._leases.close()
         await self._lag.close()
         await self._sampler.close()
+        await self._rates.close()
         if self._shadow is not None:
             await self._shadow.close(2.0)
         await self._corrections.close(2.0)

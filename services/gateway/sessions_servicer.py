@@ -67,8 +67,7 @@ class SessionsServicer(sessions_pb2_grpc.SessionsServiceServicer):
         await self._engines.forget(tenant_id)
         answer = await self._call(self._cache.Forget, asked, context, FORGET_S)
         await self._engines.forget(tenant_id)  # what a turn under way has kept meanwhile
-        if request.session_id:
-            await self._gateway.forget_traces(tenant_id, request.session_id)
+        await self._gateway.forget_requests(tenant_id, user_id=request.user_id, session_id=request.session_id)
         return sessions_pb2.ForgetResponse(sessions=answer.sessions)
 
     async def ListPreferences(

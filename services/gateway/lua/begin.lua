@@ -1,4 +1,6 @@
--- KEYS: entry, leases.  ARGV: payload hash, payload, owner, now ms, lease until ms, deadline s, ttl s, member.
+-- KEYS: entry, leases, then what knows the requests of its user and of its session, where it has them.
+-- ARGV: payload hash, payload, owner, now ms, lease until ms, deadline s, ttl s, member, then what is written there for
+-- each, how long that is kept in s, and how many at most.
 -- Gives {state, final}: "new" when this call made the entry.
 -- A rejection that a retry can mend does not stand in the way of that retry.
 local found = redis.call('HMGET', KEYS[1], 'state', 'payload_hash', 'final', 'retryable')
@@ -13,4 +15,10 @@ redis.call('HSET', KEYS[1], 'state', 'running', 'payload_hash', ARGV[1], 'payloa
   'accepted_ms', ARGV[4], 'lease_ms', ARGV[5], 'deadline', ARGV[6], 'runs', 1)
 redis.call('EXPIRE', KEYS[1], ARGV[7])
 redis.call('ZADD', KEYS[2], ARGV[5], ARGV[8])
+for i = 3, #KEYS do
+  redis.call('ZADD', KEYS[i], ARGV[4], ARGV[9])
+  redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', tonumber(ARGV[4]) - tonumber(ARGV[10]) * 1000)
+  redis.call('ZREMRANGEBYRANK', KEYS[i], 0, -tonumber(ARGV[11]) - 1)
+  redis.call('EXPIRE', KEYS[i], ARGV[10])
+end
 return {'new', ''}

@@ -44,9 +44,9 @@ class GuardsConfig(Section):
     """When a request is refused or deferred for what comes in and for how the engines bear it."""
 
     all_tenants: RateConfig = RateConfig()
-    """Limit of all requests together, for each gateway."""
+    """Limit of all requests together, whichever gateway they come to."""
     tenant: RateConfig = RateConfig(floor_per_s=50.0, ceiling_per_s=5_000.0)
-    """Limit of each tenant, for each gateway."""
+    """Limit of each tenant, whichever gateway its requests come to."""
     max_utilization: float = Field(default=2.0, gt=0)
     """Sequences that run or wait in an engine for each that it can run at once, as the mean of `utilization_window_s`:
     from there on new requests are refused."""

@@ -32,7 +32,7 @@ class EngineReading:
 class Guards:
     def __init__(self, config: GuardsConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config, self._clock = config, clock
-        self._rates = TenantRates(config.all_tenants, config.tenant, clock)
+        self.rates = TenantRates(config.all_tenants, config.tenant, clock)
         self._utilization: dict[str, Utilization] = {}
         self._heat: dict[str, Heat] = {}
 
@@ -59,10 +59,10 @@ class Guards:
 
     def refusal(self, tenant_id: str, engines: Sequence[EngineReading]) -> StagemeshError | None:
         """Let one request in that any of `engines` may answer; or why not, and when it may come again."""
-        return self._too_hot(engines) or self._overloaded(engines) or self._rates.refusal(tenant_id)
+        return self._too_hot(engines) or self._overloaded(engines) or self.rates.refusal(tenant_id)
 
     def rate_state(self, tenant_id: str) -> RateState:
-        return self._rates.state(tenant_id)
+        return self.rates.state(tenant_id)
 
     def _too_hot(self, engines: Sequence[EngineReading]) -> StagemeshError | None:
         """Every engine's device is hot, and has as much work as it may have."""

@@ -1,4 +1,7 @@
-"""The limit of a rate that follows the load: the mean of the last minute × 1.3, set anew every ten seconds."""
+"""The limit of a rate that follows the load: the mean of the last minute × 1.3, set anew every ten seconds.
+
+With several gateways it is the mean of all of them, as of the last exchange; each lets in its part of it.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,36 @@ class RateState:
     """Until all of them may come at once again, if none comes."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """How much has come to one gateway, or to several together."""
+
+    admitted_per_s: float = 0.0
+    """Mean of what was let in over the window."""
+    asked_per_s: float = 0.0
+    """What wanted to come in since the limit was last set."""
+
+    def __add__(self, other: Window) -> Window:
+        return Window(
+            admitted_per_s=self.admitted_per_s + other.admitted_per_s, asked_per_s=self.asked_per_s + other.asked_per_s
+        )
+
+
+NOTHING = Window()
+LEAST_SHARE = 0.25
+"""Of an equal share, what a gateway gets at least to which nothing came lately."""
+
+
+def own_share(limit_per_s: float, own: Window, others: Window, num_gateways: int) -> float:
+    """What one gateway may let in of a limit for all: what the others leave; where more is asked for than there is, by
+    how much is asked of each."""
+    asked_per_s = own.asked_per_s + others.asked_per_s
+    least_per_s = limit_per_s * LEAST_SHARE / num_gateways
+    if asked_per_s <= limit_per_s:
+        return max(limit_per_s - others.asked_per_s, least_per_s)
+    return max(limit_per_s * own.asked_per_s / asked_per_s, least_per_s)
+
+
 class Rate:
     """Requests that were let in, by second, and a bucket that fills at the limit. One event loop."""
 
@@ -32,6 +65,30 @@ class Rate:
         self.limit_per_s = config.floor_per_s
         self._refreshed_s = self._filled_s = clock()
         self._tokens = self._most
+        self._num_asked, self._asked_before_per_s = 0, 0.0
+        self._others, self._num_gateways = NOTHING, 1
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing came within the window."""
+        return not self._num_asked and not self._admitted
+
+    def ask(self) -> None:
+        """A request wants to come in."""
+        self._num_asked += 1
+
+    def window(self) -> Window:
+        """What has come to this gateway."""
+        now_s = self._clock()
+        since_s = now_s - self._refreshed_s
+        is_fresh = since_s < self._config.refresh_s / 2  # too little has come yet to tell by
+        asked_per_s = self._asked_before_per_s if is_fresh else self._num_asked / since_s
+        return Window(admitted_per_s=self._mean_per_s(now_s), asked_per_s=asked_per_s)
+
+    def refresh(self, others: Window, num_gateways: int) -> None:
+        """Set the limit anew, by what has come here and to other gateways."""
+        self._others, self._num_gateways = others, num_gateways
+        self._refresh(self._clock())
 
     def wait_s(self) -> float:
         """0 when a request may come now, else how long until one may."""
@@ -60,19 +117,24 @@ class Rate:
     def _advance(self) -> float:
         now_s = self._clock()
         if now_s - self._refreshed_s >= self._config.refresh_s:
-            self._fill(now_s)
-            self.limit_per_s = self._new_limit(now_s)
-            self._refreshed_s = now_s
+            self._refresh(now_s)
         self._fill(now_s)
         return now_s
+
+    def _refresh(self, now_s: float) -> None:
+        self._fill(now_s)
+        own = self.window()
+        config, mean_per_s = self._config, own.admitted_per_s + self._others.admitted_per_s
+        of_all = min(config.ceiling_per_s, max(config.floor_per_s, mean_per_s * config.factor))
+        self.limit_per_s = own_share(of_all, own, self._others, self._num_gateways)
+        self._refreshed_s, self._num_asked, self._asked_before_per_s = now_s, 0, own.asked_per_s
 
     def _fill(self, now_s: float) -> None:
         self._tokens = min(self._most, self._tokens + (now_s - self._filled_s) * self.limit_per_s)
         self._filled_s = now_s
 
-    def _new_limit(self, now_s: float) -> float:
-        config = self._config
-        while self._admitted and self._admitted[0][0] <= now_s - config.window_s:
+    def _mean_per_s(self, now_s: float) -> float:
+        window_s = self._config.window_s
+        while self._admitted and self._admitted[0][0] <= now_s - window_s:
             self._admitted.popleft()
-        mean_per_s = sum(count for _, count in self._admitted) / config.window_s
-        return min(config.ceiling_per_s, max(config.floor_per_s, mean_per_s * config.factor))
+        return sum(count for _, count in self._admitted) / window_s

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from services.gateway.rates.config import RateConfig
-from services.gateway.rates.rate import Rate, RateState
+from services.gateway.rates.rate import NOTHING, Rate, RateState, Window
 from stagemesh.runtime.errors import Exhausted
 
+ALL = ""
 MAX_TENANTS = 10_000
 """Tenants that are remembered; one that was forgotten begins with its floor again."""
 
@@ -24,6 +25,8 @@ class TenantRates:
     def refusal(self, tenant_id: str) -> Exhausted | None:
         """Let one request of the tenant in; or why not, and when it may come again."""
         tenant = self._rate_of(tenant_id)
+        tenant.ask()
+        self._all.ask()
         for rate, whose in ((tenant, f"the tenant {tenant_id}"), (self._all, "all tenants together")):
             if wait_s := rate.wait_s():
                 return Exhausted(
@@ -38,6 +41,19 @@ class TenantRates:
     def state(self, tenant_id: str) -> RateState:
         """The tenant's limit, or that of all where it is the nearer one."""
         return min(self._rate_of(tenant_id).state(), self._all.state(), key=lambda state: state.remaining)
+
+    def windows(self) -> dict[str, Window]:
+        """What has come to this gateway, by tenant; of all together under `""`."""
+        busy = {tenant_id: rate.window() for tenant_id, rate in self._tenants.items() if not rate.is_idle}
+        return {**busy, ALL: self._all.window()}
+
+    def refresh(self, others: Mapping[str, Window], num_gateways: int) -> None:
+        """Set all limits anew, by what `windows` says here and said at the other gateways together."""
+        self._all.refresh(others.get(ALL, NOTHING), num_gateways)
+        for tenant_id in others.keys() - {ALL}:
+            self._rate_of(tenant_id)  # it counts here as well, before its first request comes
+        for tenant_id, rate in self._tenants.items():
+            rate.refresh(others.get(tenant_id, NOTHING), num_gateways)
 
     def _rate_of(self, tenant_id: str) -> Rate:
         rate = self._tenants.get(tenant_id)

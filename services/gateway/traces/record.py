@@ -10,6 +10,8 @@ from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
 
 LENGTH_CLASSES = ((128, "0-128"), (1_024, "128-1024"), (8_192, "1024-8192"))
+ABOVE = "above 8192"
+LENGTH_NAMES = (*(name for _, name in LENGTH_CLASSES), ABOVE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,7 @@ class RequestTrace:
 
 def length_class(prompt_tokens: int) -> str:
     """`128-1024` for 500: the buckets of the length of prompts."""
-    return next((name for most, name in LENGTH_CLASSES if prompt_tokens <= most), "above 8192")
+    return next((name for most, name in LENGTH_CLASSES if prompt_tokens <= most), ABOVE)
 
 
 def trace_of(route: str, final: gateway_pb2.Final) -> RequestTrace:

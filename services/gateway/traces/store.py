@@ -10,15 +10,17 @@ A session's key is a hash of its ID and a trace names no user, so nothing here s
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import deque
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from services.gateway import metrics
-from services.gateway.traces.record import RequestTrace, from_bytes, to_bytes
+from services.gateway.known_requests import hash_of
+from services.gateway.traces.record import LENGTH_NAMES, RequestTrace, from_bytes, to_bytes
 from stagemesh.runtime.telemetry import get_logger
 
 BATCH_EVERY_S = 0.1
@@ -29,7 +31,7 @@ log = get_logger(__name__)
 
 
 def session_key(tenant_id: str, session_id: str) -> str:
-    return f"{_base(tenant_id)}:session:{hashlib.sha256(session_id.encode()).hexdigest()[:32]}"
+    return _session_key(tenant_id, hash_of(session_id))
 
 
 def kind_key(tenant_id: str, route: str, length_class: str) -> str:
@@ -41,9 +43,10 @@ def tenant_key(tenant_id: str) -> str:
 
 
 class TraceStore:
-    def __init__(self, redis: Redis, *, ttl_s: int) -> None:
-        """`ttl_s`: how long traces are kept; 0 keeps none."""
+    def __init__(self, redis: Redis, *, ttl_s: int, routes: Iterable[str] = ()) -> None:
+        """`ttl_s`: how long traces are kept; 0 keeps none. `routes`: the classes of requests that there are."""
         self._redis = redis
+        self._routes = tuple(routes)
         self._ttl_s = ttl_s
         self._buffer: deque[tuple[str, str, RequestTrace]] = deque()
         self._wake = asyncio.Event()
@@ -59,9 +62,21 @@ class TraceStore:
         self._buffer.append((tenant_id, session_id, trace))
         self._wake.set()
 
-    async def forget_session(self, tenant_id: str, session_id: str) -> None:
-        """Raises RedisError, OSError or TimeoutError."""
-        await self._redis.delete(session_key(tenant_id, session_id))
+    async def forget(self, tenant_id: str, request_ids: AbstractSet[str], sessions: AbstractSet[str]) -> None:
+        """Keep no trace of these requests, nor of the sessions of these hashes.
+
+        Raises RedisError, OSError or TimeoutError.
+        """
+        await self._write()  # what waits here must not come afterwards
+        of_kinds = [kind_key(tenant_id, route, length) for route in self._routes for length in LENGTH_NAMES]
+        for key in (tenant_key(tenant_id), *of_kinds):
+            stored = cast("list[bytes]", await self._redis.lrange(key, 0, -1))
+            traces = ((each, from_bytes(each)) for each in stored)
+            gone = [each for each, trace in traces if trace is None or trace.request_id in request_ids]
+            for each in gone:
+                await self._redis.lrem(key, 0, each)  # type: ignore[arg-type]  # its published types know no bytes
+        if sessions:
+            await self._redis.delete(*(_session_key(tenant_id, session) for session in sessions))
 
     async def close(self) -> None:
         """Write what is buffered, then stop."""
@@ -106,6 +121,10 @@ def _keys(tenant_id: str, session_id: str, trace: RequestTrace) -> list[tuple[st
     of_session = [(session_key(tenant_id, session_id), KEPT_OF_SESSION)] if session_id else []
     of_kind = (kind_key(tenant_id, trace.route, trace.length_class), KEPT_OF_KIND)
     return [*of_session, of_kind, (tenant_key(tenant_id), KEPT_OF_TENANT)]
+
+
+def _session_key(tenant_id: str, session_hash: str) -> str:
+    return f"{_base(tenant_id)}:session:{session_hash}"
 
 
 def _base(tenant_id: str) -> str:

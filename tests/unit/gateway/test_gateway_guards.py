@@ -12,7 +12,7 @@ from services.gateway.http.rate_headers import rate_headers
 from services.gateway.rates.config import GuardsConfig, HeatConfig, RateConfig
 from services.gateway.rates.guards import EngineReading, Guards
 from services.gateway.rates.heat import Heat
-from services.gateway.rates.rate import Rate
+from services.gateway.rates.rate import Rate, Window, own_share
 from services.gateway.rates.tenant_rates import MAX_TENANTS, TenantRates
 from services.gateway.rates.utilization import Utilization
 from stagemesh.runtime.errors import to_status
@@ -311,3 +311,65 @@ def test_without_devices_or_with_one_that_is_lost_there_is_no_reading_and_not_ze
     nvml.readings = [None]
     clock.now_s += 1
     assert sensors.hottest_c() is None
+
+
+def exchange(gateways: list[TenantRates]) -> None:
+    """What gateways tell each other every ten seconds."""
+    told = [rates.windows() for rates in gateways]
+    for number, rates in enumerate(gateways):
+        others: dict[str, Window] = {}
+        for said in (*told[:number], *told[number + 1 :]):
+            for tenant, window in said.items():
+                others[tenant] = others.get(tenant, Window()) + window
+        rates.refresh(others, len(gateways))
+
+
+def let_in(gateways: list[TenantRates], asked: list[int], clock: Clock, seconds: int) -> list[int]:
+    """How many of a tenant's requests each lets in, of so many asked of it a second."""
+    counts = [0] * len(gateways)
+    for second in range(1, seconds + 1):
+        clock.now_s += 1
+        for number, (rates, each) in enumerate(zip(gateways, asked, strict=True)):
+            counts[number] += sum(rates.refusal("t") is None for _ in range(each))
+        if second % 10 == 0:
+            exchange(gateways)
+    return counts
+
+
+def test_two_gateways_let_in_together_what_one_would(clock: Clock) -> None:
+    config = RateConfig(floor_per_s=4.0, ceiling_per_s=8.0)
+    of_all = RateConfig(floor_per_s=1_000.0)
+    one, two = ([TenantRates(of_all, config, clock) for _ in range(count)] for count in (1, 2))
+    let_in(two, [50, 50], clock, 120)
+    together = let_in(two, [50, 50], clock, 60)
+    let_in(one, [100], clock, 120)
+    assert sum(together) == pytest.approx(sum(let_in(one, [100], clock, 60)), rel=0.05)
+    assert together[0] == pytest.approx(together[1], rel=0.1)
+
+
+def test_a_gateway_may_let_in_what_the_other_does_not_use_and_never_nothing(clock: Clock) -> None:
+    config = RateConfig(floor_per_s=8.0, ceiling_per_s=8.0)
+    gateways = [TenantRates(RateConfig(floor_per_s=1_000.0), config, clock) for _ in range(2)]
+    let_in(gateways, [6, 1], clock, 60)
+    assert let_in(gateways, [6, 1], clock, 60) == [360, 60]
+    let_in(gateways, [50, 0], clock, 60)
+    busy, idle = let_in(gateways, [50, 50], clock, 10)
+    assert busy <= 8 * 10 * 2
+    assert idle > 0, "one that nobody asked lately still has some"
+
+
+@given(
+    limit=st.floats(0.1, 1e4),
+    asked=st.lists(st.floats(0, 1e5), min_size=1, max_size=8),
+)
+def test_the_shares_of_all_gateways_exceed_the_limit_by_no_more_than_their_least_ones(
+    limit: float, asked: list[float]
+) -> None:
+    windows = [Window(asked_per_s=each) for each in asked]
+    shares = [
+        own_share(limit, own, sum((w for at, w in enumerate(windows) if at != number), Window()), len(windows))
+        for number, own in enumerate(windows)
+    ]
+    assert all(share > 0 for share in shares)
+    used = [min(share, each) for share, each in zip(shares, asked, strict=True)]
+    assert sum(used) <= limit * 1.25 + 1e-6

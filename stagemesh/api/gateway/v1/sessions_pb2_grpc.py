@@ -86,7 +86,8 @@ class SessionsServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Forget(self, request, context):
-        """Erases a session, or a user everywhere: sessions, preferences and stored KV pages.
+        """Erases a session, or a user everywhere: sessions, preferences, stored KV pages, and what is kept of its requests:
+        outcomes, events, dead letters and traces. Requests that wait are cancelled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

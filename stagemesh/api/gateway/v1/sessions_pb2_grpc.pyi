@@ -21,7 +21,9 @@ class SessionsServiceStub:
     ListSessions: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListSessionsRequest, _sessions_pb2.ListSessionsResponse]
     GetSession: _aio.UnaryUnaryMultiCallable[_sessions_pb2.GetSessionRequest, _sessions_pb2.GetSessionResponse]
     Forget: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ForgetRequest, _sessions_pb2.ForgetResponse]
-    """Erases a session, or a user everywhere: sessions, preferences and stored KV pages."""
+    """Erases a session, or a user everywhere: sessions, preferences, stored KV pages, and what is kept of its requests:
+    outcomes, events, dead letters and traces. Requests that wait are cancelled.
+    """
     ListPreferences: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListPreferencesRequest, _sessions_pb2.ListPreferencesResponse]
     SetPreference: _aio.UnaryUnaryMultiCallable[_sessions_pb2.SetPreferenceRequest, _sessions_pb2.SetPreferenceResponse]
     """Puts a preference in force, or replaces the text of one."""
@@ -52,7 +54,9 @@ class SessionsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sessions_pb2.ForgetRequest,
         context: _aio.ServicerContext[_sessions_pb2.ForgetRequest, _abc.Awaitable[_sessions_pb2.ForgetResponse]],
     ) -> _abc.Awaitable[_sessions_pb2.ForgetResponse]:
-        """Erases a session, or a user everywhere: sessions, preferences and stored KV pages."""
+        """Erases a session, or a user everywhere: sessions, preferences, stored KV pages, and what is kept of its requests:
+        outcomes, events, dead letters and traces. Requests that wait are cancelled.
+        """
 
     @_abc_1.abstractmethod
     def ListPreferences(
