@@ -316,7 +316,7 @@ class EngineCore:
                 self._scheduler.begin_again(sequence, spoiled=not isinstance(failed, MemoryError))
             else:
                 log.exception("sequence failed", sequence_id=sequence.sequence_id)
-                self._fail(sequence, step_failed(failed))
+                self._fail(sequence, step_failed(failed, can_replay=self.healer.can_replay))
             return None
         self._update(sequence).degradations = tuple(sequence.degradations)
         return rows

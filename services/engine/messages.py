@@ -24,6 +24,8 @@ STAGE_OF_PART = {
     Part.SAMPLE: common_pb2.STAGE_SAMPLE,
 }
 
+ADAPTER_LEFT_OUT = "ADAPTER_LEFT_OUT"
+
 IDENTITY = process_identity("engine")
 
 
@@ -67,6 +69,9 @@ def _mark_degraded(report: common_pb2.StageReport, degradation: Degradation) -> 
         return
     report.status = common_pb2.STAGE_STATUS_DEGRADED
     report.fallback, report.reason = degradation.fallback, degradation.reason
+    if degradation.leaves_adapter_out:
+        report.fallback, report.reason = f"{degradation.fallback}, without the adapter", ADAPTER_LEFT_OUT
+        report.detail = degradation.reason
     if degradation.layer is not None:
         report.layer = degradation.layer
 

@@ -19,10 +19,10 @@ from stagemesh.runtime.telemetry import get_logger
 CONNECT_TIMEOUT_S = 2.0
 RECONNECT_S = 0.25
 MAX_COMMANDS = 4_096
-PULSE_EVERY_S = 0.5
-SILENCE_S = 1.5
-PULSE_TIMEOUT_S = 2.0
-"""An engine that stands still is lost after four seconds at most, and its sequences continue elsewhere."""
+PULSE_EVERY_S = 0.25
+SILENCE_S = 1.0
+PULSE_TIMEOUT_S = 1.5
+"""An engine that stands still is lost after 2.75 s at most, and its sequences continue elsewhere."""
 FORGET_TIMEOUT_S = 1.0
 """How long an erasure waits for a place among the commands."""
 

@@ -27,13 +27,13 @@ def pair(tmp_path_factory: pytest.TempPathFactory, default_model_files: ModelFil
 
 
 def say(mesh: Mesh, session: str, text: str, api_key: str = "dev") -> dict[str, Any]:
-    """One turn; gives the request ID, the text and the stage reports by name."""
+    """One turn, or a request without a session; gives the request ID, the text and the stage reports by name."""
     answer = mesh.openai(api_key).chat.completions.create(
         model=MODEL,
         messages=[{"role": "user", "content": text}],
         max_tokens=8,
         temperature=0,
-        extra_body={"session_id": session},
+        extra_body={"session_id": session} if session else {},
         user="u",
     )
     extra = (answer.model_extra or {})["stagemesh"]
@@ -105,6 +105,15 @@ def test_another_tenants_same_prompt_is_computed(pair: Mesh) -> None:
     found = explain(pair, theirs["request_id"])
     assert found["tenant_id"] == "other"
     assert (found["stored_tokens"], found["store_tokens"], found["host_tokens"], found["pool_tokens"]) == (0, 0, 0, 0)
+
+
+def test_prompts_that_begin_alike_go_to_the_engine_that_has_their_beginning(pair: Mesh) -> None:
+    text = "The customs house of Antwerp keeps its ledgers in the order in which ships came. " * 20
+    questions = ("Who keeps them?", "Which city?", "What comes?", "In which order?", "Are there ships?", "Why?")
+    answers = [say(pair, "", text + question) for question in questions]
+    assert len({answer["stages"]["attend"]["instance"] for answer in answers}) == 1
+    for answer in answers[1:]:
+        assert explain(pair, answer["request_id"])["pool_tokens"] >= 256
 
 
 def test_of_a_forgotten_session_nothing_is_left_to_reuse(pair: Mesh) -> None:

@@ -154,13 +154,14 @@ def _degrade(sequence: Sequence, degradations: Seq[Degradation]) -> None:
     sequence.table.is_forgotten = True
 
 
-def step_failed(error: Exception) -> StagemeshError:
+def step_failed(error: Exception, *, can_replay: bool) -> StagemeshError:
     """What its caller is told of a sequence that could not be healed; another engine may do better."""
     if isinstance(error, MemoryError):
         return Exhausted("ENGINE_OUT_OF_MEMORY", "the engine has no memory for this sequence", retry_after_ms=1_000)
     if isinstance(error, StagemeshError):
         return error
-    return Internal("STEP_FAILED", "computing the step failed; the log has more")
+    how = "" if can_replay else ", and this backend has no stages to replay it by"
+    return Internal("STEP_FAILED", f"computing the step failed{how}; the log has more")
 
 
 def make_healer(config: HealingConfig, runner: Runner) -> Healer:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from services.engine.healing.degradation import Degradation, HealingFailed
+from services.engine.healing.degradation import Degradation, HealingFailed, is_adapted
 from services.engine.healing.kv_rows import KvRows
 from services.engine.healing.low_rank import LowRankMlp, low_rank_mlp
 from services.engine.healing.reference_forms import ReferenceForms
@@ -172,7 +172,7 @@ class _Pass:
             raise HealingFailed(part, layer, f"its fallback fails as well ({type(error).__name__})") from error
         if healed is None or not np.isfinite(healed).all():
             raise HealingFailed(part, layer, "its fallback gives numbers that are not finite")
-        degradation = Degradation(part, layer, reason)
+        degradation = Degradation(part, layer, reason, is_adapted(part, self._item.sequence.adapter))
         if degradation not in self._found:
             self._found.append(degradation)
         log.warning(

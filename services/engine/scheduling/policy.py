@@ -20,6 +20,9 @@ from stagemesh.runtime.errors import Exhausted
 
 MIN_PROMPT_PART = 0.5
 """Of the bound that prompts have in any case, however long those that decode take."""
+RESUMED_STEPS = 4.0
+"""How much longer a step may take while a sequence is computed again that another engine had begun: a caller reads its
+stream already, and long steps lose less to those that decode beside it."""
 MAX_SKIPS = 32
 """After being passed over this often, a sequence is the next to be admitted."""
 
@@ -128,6 +131,8 @@ class Policy:
         for feedback in self.feedback:
             feedback.look(now_s)
         bound_s *= min((feedback.factor for feedback in self.feedback[:longest]), default=1.0)
+        if any(sequence.num_delivered for sequence in prompts):
+            bound_s *= RESUMED_STEPS
         return max(bound_s - self.cost.decode_s(num_decoding), MIN_PROMPT_PART * bound_s)
 
     def _within_batches(self, order: Seq[Sequence], oldest: Sequence) -> list[Sequence]:

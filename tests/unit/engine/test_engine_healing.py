@@ -27,6 +27,7 @@ from services.engine.kernels.native.build import supported_levels
 from services.engine.kernels.native.lora import LoraPart
 from services.engine.kernels.native.page_io import PageIo
 from services.engine.kernels.native.stages import Stages
+from services.engine.messages import _degraded_report
 from services.engine.native_runner import NativeRunner, build_native_batch
 from services.engine.sampling_params import SamplingParams
 from services.engine.scheduler import WorkItem
@@ -37,6 +38,7 @@ from stagemesh.api.common.v1 import common_pb2
 from stagemesh.models.model_config import load_model_config
 from stagemesh.models.store import ModelFiles
 from stagemesh.runtime.faults import Fault, Kind, board, parse_faults
+from stagemesh.runtime.identity import process_identity
 
 pytestmark = pytest.mark.skipif(not supported_levels(), reason="the native kernels need AVX2")
 
@@ -160,14 +162,14 @@ def test_a_fault_on_the_board_strikes_some_steps_and_no_sequence_is_lost(files: 
     assert all(finished.ending.error is None for finished in found.finished.values())
 
 
-def spoiling_adapter(runner: NativeRunner) -> LoadedAdapter:
-    """It makes numbers that are not finite in the MLP of the first layer."""
+def spoiling_adapter(runner: NativeRunner, *targets: str) -> LoadedAdapter:
+    """`targets`: what it says it adds to. It makes numbers that are not finite in the MLP of the first layer."""
     shape = runner.decoder.shape
     a = np.full((1, shape.hidden_size), np.nan, np.float32)
     b = np.ones((shape.ffn_size, 1), np.float32)
     runner.decoder.set_adapter(0, [LoraPart(layer=0, target="gate", a=a, b=b, scale=1.0)])
     return LoadedAdapter(
-        name="bad", generation=1, revision="", path="", rank=1, targets=(), num_bytes=0, loaded_unix_s=0.0, slot=0
+        name="bad", generation=1, revision="", path="", rank=1, targets=targets, num_bytes=0, loaded_unix_s=0.0, slot=0
     )
 
 
@@ -187,6 +189,22 @@ def test_keys_and_values_spoiled_unnoticed_are_computed_again_by_stages(files: M
     assert found.finished["bad"].ending.error is None
     assert len(found.tokens["bad"]) == 4
     assert found.tokens["good"] == answers(core_of(runner_of(files, kv_dtype))).tokens["1"]
+
+
+def test_a_fallback_that_leaves_an_adapter_s_part_out_says_so(files: ModelFiles) -> None:
+    runner = runner_of(files)
+    core = core_of(runner)
+    for name, targets in (("mlp", ("gate_proj",)), ("attention", ("q_proj", "o_proj"))):
+        sequence = make_sequence(name, PROMPTS[0], max_tokens=4)
+        sequence.adapter = spoiling_adapter(runner, *targets)
+        core.add(sequence)
+    found = run_to_end(core)
+    in_mlp, in_attention = found.finished["mlp"].degradations, found.finished["attention"].degradations
+    assert Degradation(Part.MLP, 0, "NON_FINITE", leaves_adapter_out=True) in in_mlp
+    assert Degradation(Part.MLP, 0, "NON_FINITE") in in_attention, "what the adapter does not add to lacks nothing"
+    report = _degraded_report(in_mlp[0], process_identity("engine"))
+    assert (report.reason, report.detail) == ("ADAPTER_LEFT_OUT", "NON_FINITE")
+    assert report.fallback == "low-rank, without the adapter"
 
 
 def test_pages_that_a_fallback_computed_are_known_to_nobody(files: ModelFiles, open_board: None) -> None:
@@ -220,7 +238,9 @@ def test_a_backend_without_stages_fails_the_cause_alone() -> None:
     core.add(make_sequence("bad", [1, 2, 3]))
     core.add(make_sequence("good", [4, 5, 6]))
     found = run_to_end(core)
-    assert found.ending("bad").error is not None
+    error = found.ending("bad").error
+    assert error is not None
+    assert (error.reason, "no stages to replay" in error.message) == ("STEP_FAILED", True)
     assert found.tokens["good"] == greedy_answer([4, 5, 6], 8)
 
 

@@ -40,14 +40,21 @@ class Simulation:
         self.scheduler = Scheduler(self.blocks, max_running=self.max_running, policy=self.policy)
 
     def add(
-        self, name: str, num_prompt: int, *, tenant: str = "t", num_output: int = 1, within_s: float = 0
+        self,
+        name: str,
+        num_prompt: int,
+        *,
+        tenant: str = "t",
+        num_output: int = 1,
+        within_s: float = 0,
+        num_delivered: int = 0,
     ) -> Sequence:
         sequence = Sequence(
             sequence_id=name,
             owner=Owner(tenant, b""),
-            tokens=[1] * num_prompt,
+            tokens=[1] * (num_prompt + num_delivered),
             num_prompt=num_prompt,
-            num_delivered=0,
+            num_delivered=num_delivered,
             params=SamplingParams(temperature=0.0),
             max_total_tokens=num_prompt + num_output,
             deadline_s=self.now_s + within_s if within_s else float("inf"),
@@ -117,6 +124,26 @@ def test_short_requests_beside_eight_long_prompts_are_at_most_twice_and_a_half_a
     assert p99(beside) <= 2.5 * p99(alone)
     busy.run(120)
     assert {f"long-{number}" for number in range(8)} <= busy.first_token_s.keys(), "they are not starved"
+
+
+def seconds_until_all_go_on(num_prompt: int, num_delivered: int) -> float:
+    """How long sixteen sequences take to their next token, beside sixteen that decode."""
+    simulation = Simulation()
+    for number in range(16):
+        simulation.add(f"here-{number}", 40, num_output=1_000)
+    simulation.run(2.0)
+    came = [
+        simulation.add(f"came-{number}", num_prompt, num_output=1_000, num_delivered=num_delivered)
+        for number in range(16)
+    ]
+    since_s = simulation.now_s
+    while any(len(sequence.tokens) == num_prompt + num_delivered for sequence in came):
+        simulation.step()
+    return simulation.now_s - since_s
+
+
+def test_streams_of_a_lost_engine_go_on_sooner_than_new_ones_of_their_length_would_begin() -> None:
+    assert seconds_until_all_go_on(40, 60) < 0.8 * seconds_until_all_go_on(100, 0)
 
 
 def test_steps_are_bounded_at_every_depth() -> None:
