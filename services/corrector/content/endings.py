@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from services.corrector.form.names import SURNAMES
+
 MAX_EXTENSION = 60
 MAX_FOUND = 4
 _HAN = re.compile(r"[\u3400-\u9fff]")
@@ -50,6 +52,13 @@ def is_whole(text: str, start: int, end: int) -> bool:
     word = re.compile(r"\s*([\w$€£¥]*)").match(text, end)
     name = word[1] if word else ""
     return not name or name.lower() in _SMALL_WORDS or (text[start].isupper() and name[0].islower())
+
+
+def is_full_person(text: str) -> bool:
+    """Whether a Chinese text is as long as a person's name is at most: 张建国, 司马建国."""
+    if not all(map(_HAN.match, text)):
+        return False
+    return len(text) == 4 if text[:2] in SURNAMES else len(text) == 3 and text[0] in SURNAMES
 
 
 def ends_clearly(text: str, start: int, end: int) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.corrector.content.asides import REMARK, is_no_value, is_of_others, other_parts
 from services.corrector.content.fields import Field, Sort
-from services.corrector.content.labels import occurrences, telling
+from services.corrector.content.labels import is_generic, occurrences, telling
 from services.corrector.content.mentions import Kind, Mention
 from services.corrector.content.roles import Role, shows
 from services.corrector.form.values import is_number
@@ -40,17 +41,6 @@ _INTRODUCED = re.compile(r"\s*(?:[(（]|,\s*(?:the|our|as|a)\b)", re.IGNORECASE)
 _TOLD = r"(?:为|是|名为|[:：])\s*([\u4e00-\u9fff·]{2,20})(?=[，。；,;、\n）)]|$)"
 _CLAUSE = re.compile(r"[,，、()（）]|\band\b|和|及")
 
-_OF_OTHERS = re.compile(
-    r"\b(?:previous|previously|earlier|last|prior|former|formerly|old|original|originally|past|instead of|rather "
-    r"than|not|unlike|other|another|next|estimated|estimate|quoted|expected|planned|draft|down from|up from|was "
-    r"changed from|average)\b"
-    r"|此前|之前|上次|上一|上月|去年|原(?!因|料|材|则|子)|旧|以前|曾|前一|并非|而非|不是|其他|另(?:一|有)|预计|"
-    r"估计|平均",
-    re.IGNORECASE,
-)
-"""Words after which a source speaks of something that is not the matter itself."""
-REMARK = 40
-
 Span = tuple[int, int]
 
 
@@ -69,10 +59,12 @@ class Source:
     mentions: list[Mention]
     lowered: str = field(init=False)
     _ends: list[int] = field(init=False)
+    _other_parts: list[Span] = field(init=False)
 
     def __post_init__(self) -> None:
         self.lowered = "".join(low if len(low := char.lower()) == 1 else char for char in self.text)
         self._ends = [match.start() for match in _SENTENCE.finditer(self.text)]
+        self._other_parts = list(other_parts(self.text))
 
     def stated(self, known: Field) -> list[Span]:
         """Where the source has the field's value."""
@@ -126,6 +118,7 @@ class Source:
             sure = {(m.start, m.end) for m in self.mentions if m.kind is first}
             found = [place for place in found if place.span in sure] or found
         if known.sort is Sort.TEXT:
+            found = [place for place in found if not is_generic(str(place.value))]
             found += self._told(known)
             spans = {place.span for place in found}
             for other in (known, *others):
@@ -172,9 +165,14 @@ class Source:
 
     def is_aside(self, span: Span) -> bool:
         """Whether the source speaks of an earlier, other or denied matter there."""
-        start = max(0, span[0] - REMARK)
-        before = self.text[start : span[0]]
-        return bool(_OF_OTHERS.search(_SENTENCE.split(before)[-1]))
+        before = _SENTENCE.split(self.text[max(0, span[0] - REMARK) : span[0]])[-1]
+        if self.is_in_other_part(span) or is_of_others(before):
+            return True
+        return self.text[span[0]].isdigit() and is_no_value(before)
+
+    def is_in_other_part(self, span: Span) -> bool:
+        """Whether a heading above it says that what follows is of something earlier or other."""
+        return any(start <= span[0] < end for start, end in self._other_parts)
 
     def shows(self, role: Role, span: Span) -> bool:
         """Whether what stands there looks like a thing of that role."""

@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from services.corrector.content.labels import Label, labels
+from services.corrector.content.labels import Label, heads, labels
 from services.corrector.content.mentions import Kind, Mention
 from services.corrector.content.roles import Role, role_of
 from services.corrector.form.shape import Shape, Shapes
@@ -73,6 +73,8 @@ class Field:
     """That the name or description says."""
     role: Role | None = None
     """Of a text."""
+    heads: tuple[str, ...] = ()
+    """How a form may head it."""
 
     @property
     def pointer(self) -> str:
@@ -116,7 +118,7 @@ class Field:
         if mention.unit in ("%", "‰"):
             return self.unit == "%" or _RATE_NAME.search(self.name) is not None
         mine, its = dimension_of(self.unit), dimension_of(mention.unit)
-        if mine is not None and (mention.currency or (its is not None and mention.unit != self.unit)):
+        if mine is not None and (mention.currency or (its is not None and mine != its)):
             return False
         return not (mention.currency and _COUNT_NAME.search(self.name))
 
@@ -177,7 +179,8 @@ def _walk(shapes: Shapes, shape: Shape, value: Any, path: Path, about: tuple[str
     elif value is not ABSENT or not shape.types & {"object", "array"}:
         sort = _sort(shape, value, about[0])
         role = role_of(about[0], about[1]) if sort is Sort.TEXT else None
-        yield Field(path, shape, value, sort, labels(*about), unit_in(about[0]) or unit_in(about[2]), role)
+        unit = unit_in(about[0]) or unit_in(about[2])
+        yield Field(path, shape, value, sort, labels(*about), unit, role, heads(*about))
 
 
 def _text(shape: Shape, keyword: str) -> str:

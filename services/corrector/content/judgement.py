@@ -21,6 +21,10 @@ class Judgement:
     proposals: list[Proposal] = field(default_factory=list)
     doubts: list[Doubt] = field(default_factory=list)
 
+    def is_claimed(self, span: Span) -> bool:
+        """Whether something there belongs to a field already."""
+        return any(start < span[1] and span[0] < end for start, end in self.claimed)
+
     def confirm(self, known: Field, span: Span | None = None) -> None:
         self.confirmed.add(known)
         if span is not None:

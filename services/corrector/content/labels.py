@@ -125,6 +125,23 @@ class Label:
 
 
 PART, SAME = 5, 3
+_HEAD_END = re.compile(
+    r" (?:name|full name|number|no\.?|id|date|on|code|amount|address)$|"
+    r"(?<=[\u4e00-\u9fff]{2})(?:名称|姓名|日期|时间|编号|号码|金额)$"
+)
+_HEAD_START = re.compile(r"^(?:the|date of|name of|number of|no\.? of) |^(?:本次|本)(?=[\u4e00-\u9fff]{2})")
+_HEAD_WORDS: dict[str, set[str]] = {}
+for _words in (
+    "number no no. nr # id",
+    "e-mail email mail",
+    "date day on",
+    "phone telephone tel tel. mobile",
+    "amount sum value",
+    "cost costs",
+    "name",
+):
+    for _word in _words.split():
+        _HEAD_WORDS[_word] = set(_words.split()) - {_word}
 
 
 def labels(name: str, title: str = "", description: str = "") -> tuple[Label, ...]:
@@ -139,6 +156,11 @@ def labels(name: str, title: str = "", description: str = "") -> tuple[Label, ..
     return tuple(Label(word, distance) for word, distance in found.items())
 
 
+def is_generic(text: str) -> bool:
+    """Whether a text is only words that many fields have, like `ID`, and names nothing."""
+    return all(word in _GENERIC for word in text.lower().rstrip(".").split())
+
+
 def telling(each: Sequence[tuple[Label, ...]]) -> list[tuple[Label, ...]]:
     """Labels without those that are more another field's, or as much; a field that has no others keeps them."""
     nearest: dict[str, int] = {}
@@ -149,6 +171,29 @@ def telling(each: Sequence[tuple[Label, ...]]) -> list[tuple[Label, ...]]:
         tuple(label for label in own if label.distance == nearest[label.word] and shared[label.word] == 1) or own
         for own in each
     ]
+
+
+def heads(*texts: str) -> tuple[str, ...]:
+    """How a form may head a field: its name, title or short description, normalised."""
+    spaced = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text) for text in texts if text and len(text) <= 40]
+    return tuple(dict.fromkeys(normal_head(text) for text in spaced))
+
+
+def normal_head(text: str) -> str:
+    """A label in small letters, with single spaces, without what stands in brackets behind it."""
+    bare = re.sub(r"[(（].*", "", text)
+    return " ".join(re.sub(r"[_\-]+", " ", bare).lower().split())
+
+
+def spellings(head: str) -> set[str]:
+    """What a form may write instead of a label: a word that means the same, or without what goes without saying."""
+    words = head.split()
+    found = {_HEAD_END.sub("", head), _HEAD_START.sub("", head), *_BY_WORD.get(head, ())}
+    if len(words) <= 3:
+        for at, word in enumerate(words):
+            others = _BY_WORD.get(word, set()) | _HEAD_WORDS.get(word, set())
+            found |= {" ".join([*words[:at], other, *words[at + 1 :]]) for other in others if other.isascii()}
+    return {each.strip() for each in found if len(each.strip()) > 1 and each.strip() not in _GENERIC} - {head}
 
 
 def _of(text: str) -> Iterator[tuple[str, int]]:

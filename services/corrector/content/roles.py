@@ -31,8 +31,10 @@ _ROLES = {
     ),
     Role.PERSON: re.compile(
         r"name|person|customer|client|recipient|holder|manager|owner|employee|patient|doctor|author|applicant|"
-        r"sender|contact|guest|passenger|student|teacher|driver"
-        r"|姓名|名字|客户|联系人|收件人|收货人|寄件人|经理|负责人|经办人|员工|患者|医生|申请人|乘客|学生|老师|司机|人$"
+        r"sender|contact|guest|passenger|student|teacher|driver|physician|guardian|technician|supervisor|inspector|reporter|"
+        r"handler|clerk|lawyer|attorney|engineer|agent|assignee|reviewer|approver|surveyor|chair|attendee|salesperson|"
+        r"(?:report|assign|approv|prepar|sign|inspect|review|check|handl|written|record|request|issued)(?:ed)?_(?:by|to)"
+        r"|姓名|名字|客户|联系人|收件人|收货人|寄件人|经理|负责人|经办人|员工|患者|医生|申请人|乘客|学生|老师|司机|人$|者$|员$|师$"
     ),
 }
 _PLACE_BEFORE = re.compile(
@@ -64,8 +66,8 @@ _HAN_NAME = re.compile(r"[\u4e00-\u9fff]{2,4}")
 
 def role_of(name: str, title: str = "") -> Role | None:
     """Of the last word of the name that says one: the name of a product is a product's."""
-    said = f"{name} {title}".lower()
-    return next((role for role, pattern in _ROLES.items() if pattern.search(said)), None)
+    said = (name.lower(), title.lower())
+    return next((role for role, pattern in _ROLES.items() if any(map(pattern.search, said))), None)
 
 
 def shows(role: Role, text: str, before: str, after: str) -> bool:

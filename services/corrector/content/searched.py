@@ -8,14 +8,19 @@ from typing import Any
 from rapidfuzz.distance import OSA
 
 from services.corrector.content.contested import can_be_read, is_contested, is_plain, shape
-from services.corrector.content.endings import ends_at_mark, ends_clearly, extensions, is_whole
+from services.corrector.content.endings import ends_at_mark, ends_clearly, extensions, is_full_person, is_whole
 from services.corrector.content.evidence import Link, Place, Source, Span, links
 from services.corrector.content.fields import Field, Sort
 from services.corrector.content.judgement import LIKELY, SURE, Judgement
 from services.corrector.content.labels import occurrences
+from services.corrector.content.lines import own_lines, said
 from services.corrector.content.mentions import Kind, folded
+from services.corrector.content.roles import Role
 from services.corrector.proposals import ABSENT
 
+SPELLED = frozenset({Sort.TEXT, Sort.EMAIL, Sort.CODE, Sort.PHONE})
+MIN_LINES = 3
+"""Statements under labels from which on a source is a form."""
 NEAR = 12
 """How near a word must stand to what is put in a field's place."""
 _UNREAD_DIGITS = re.compile(r"\d/\d")
@@ -25,9 +30,12 @@ SPECIFIC = frozenset({Sort.EMAIL, Sort.PHONE})
 
 
 def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> None:
+    wanted = _judge_lines(wanted, source, found)
     places = {known: source.places(known, wanted) for known in wanted}
+    for known, own in places.items():
+        places[known] = [place for place in own if not found.is_claimed(place.span)]
     linked = links(source, wanted, places)
-    stated = {known: source.stated(known) for known in wanted}
+    stated = {known: [s for s in source.stated(known) if not found.is_claimed(s)] for known in wanted}
     cut = [known for known in wanted if _is_cut(known, stated[known], source)]
     for known in cut:
         _lengthen(known, linked.get(known), stated[known], source, found)
@@ -67,6 +75,56 @@ def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> Non
             _judge_open(known, places[known], stated[known], found)
 
 
+def _judge_lines(wanted: list[Field], source: Source, found: Judgement) -> list[Field]:
+    """Judge the fields that a form states under their own labels; return the others."""
+    own = {known: place for known, line in own_lines(wanted, source).items() if (place := said(known, line, source))}
+    spans = [place.span for place in own.values()]
+    settled = set()
+    for known, place in own.items():
+        if known.value is None:
+            continue
+        if _key(place.value) == _key(known.value) or (known.sort in SPELLED and _same_text(place.value, known.value)):
+            found.confirm(known, place.span)
+        elif not _may_be_told(known, place, len(own)) or not _stands_within(known, place, spans, source):
+            continue
+        else:
+            found.propose(known, place, "the source has another value under its label", SURE)
+        settled.add(known)
+    return [known for known in wanted if known not in settled]
+
+
+def _may_be_told(known: Field, place: Place, num_lines: int) -> bool:
+    """Whether what stands under a label is surely a value: a speaker's name has a colon behind it, too."""
+    text = str(place.value)
+    if known.sort is Sort.CODE:
+        return not re.search(r"\s", text)
+    if known.sort is not Sort.TEXT:
+        return True
+    if num_lines < MIN_LINES or not _is_one_name(text):
+        return False
+    is_name = known.role in (Role.PERSON, Role.COMPANY)
+    return not is_name or not text.isascii() or all(word[0].isupper() for word in text.split() if len(word) > 3)
+
+
+def _stands_within(known: Field, place: Place, spans: list[Span], source: Source) -> bool:
+    """Whether the source has the present value nowhere but under labels: else it may be told in another place."""
+    for start, end in source.stated(known):
+        if start == place.span[0]:
+            continue
+        if not any(first <= start and end <= last for first, last in spans):
+            return False
+    return True
+
+
+def _same_text(told: Any, value: Any) -> bool:
+    return isinstance(value, str) and str(told).casefold() == folded(value).casefold()
+
+
+def _is_one_name(text: str) -> bool:
+    """Whether a text has no mark within it that might end or divide it."""
+    return not re.search(r"[,;:，；：、/()（）]|\d", text)
+
+
 def _says_more(value: Any, other: Any) -> bool:
     return isinstance(value, str) and isinstance(other, str) and other in value
 
@@ -77,6 +135,8 @@ def _is_cut(known: Field, stated: list[Span], source: Source) -> bool:
         return False
     if stated:
         is_prose = known.sort is Sort.TEXT or not known.value.isascii()
+        if known.role is Role.PERSON and is_full_person(known.value):
+            return False
         return is_prose and not any(is_whole(source.text, *span) for span in stated)
     return bool(extensions(source.text, source.lowered, known.value))
 
@@ -92,6 +152,8 @@ def _lengthen(known: Field, link: Link | None, stated: list[Span], source: Sourc
     ends = ends_at_mark(source.text, span[1]) and ends_clearly(source.text, *span)
     linked = link is not None and link.place.span[0] == span[0]
     sure = ends and (linked or (not stated and link is None))
+    if known.role is Role.PERSON and stated and len(text) > 4 and not text.isascii():
+        sure = False  # a person's name is not that long: words follow it
     if sure or not stated:
         found.propose(known, Place(span, text), "the source has more of it than this", SURE if sure else LIKELY)
     if not sure:
