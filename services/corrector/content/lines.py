@@ -28,7 +28,8 @@ _AMOUNT = re.compile(
     r"[A-Za-z²³/]{1,12}(?:/[A-Za-z]{1,4})?|[\u4e00-\u9fff/]{1,4})?(?: only|整)?[.]?"
 )
 _SAYS_NOTHING = re.compile(
-    r"[^\w]*|[(（\[<].*|(?:n/?a|none|unknown|tbd|tbc|see .*|as .*|same .*|ditto|illegible|unreadable|missing|pending|not .*|"
+    r"[^\w]*|[(（\[<].*|(?:n/?a|none|unknown|tbd|tbc|see .*|as .*|same .*|ditto|"
+    r"illegible|unreadable|missing|pending|not .*|"
     r"无|暂无|不详|未知|待定|待补|同上|见.*|如.*|未.*|不.*)\.?",
     re.IGNORECASE,
 )
