@@ -50,15 +50,27 @@ def evaluate(
     files: ModelFiles, folder: Path | None, *, objects: int, seed: int, own: Sequence[Told] = ()
 ) -> Evaluation:
     """Of held-out kinds of objects, or of a tenant's held-out cases. `folder`: of the adapter; None: without one."""
+    return summed_up(rankings(files, folder, objects=objects, seed=seed, own=own))
+
+
+def rankings(
+    files: ModelFiles, folder: Path | None, *, objects: int, seed: int, own: Sequence[Told] = ()
+) -> list[Ranked]:
+    """As `evaluate`, field by field; the same fields in the same order for any adapter."""
+    decoder = decoder_with(files, folder)
+    tokenizer = load_tokenizer(files).build()
+    told = list(own) or list(islice(made_up(seed, "second"), objects))
+    with torch.inference_mode():
+        return [ranking for each in told for ranking in rank_fields(decoder, tokenizer, each)]
+
+
+def decoder_with(files: ModelFiles, folder: Path | None) -> Decoder:
+    """The model with the adapter in `folder`, or without one."""
     rank, alpha = (1, 1) if folder is None else read_rank(folder)
     decoder = Decoder(files, rank=rank, alpha=alpha, seed=0)  # B is zero: without an adapter it adds nothing
     if folder is not None:
         load_into(decoder, folder)
-    tokenizer = load_tokenizer(files).build()
-    told = list(own) or list(islice(made_up(seed, "second"), objects))
-    with torch.inference_mode():
-        ranked = [ranking for each in told for ranking in rank_fields(decoder, tokenizer, each)]
-    return summed_up(ranked)
+    return decoder
 
 
 def summed_up(ranked: Sequence[Ranked]) -> Evaluation:
