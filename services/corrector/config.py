@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from services.corrector.adapters.config import AdaptersConfig
 from stagemesh.runtime.config import Section
 from stagemesh.validation.checker import CheckerConfig
 from stagemesh.validation.limits import Limits
@@ -43,6 +44,8 @@ class CorrectorConfig(Section):
 
     anchor_sets: AnchorSetsConfig = AnchorSetsConfig()
     """Stored reference sets of keys."""
+    adapters: AdaptersConfig = AdaptersConfig()
+    """Adapters that judge content, and candidates beside them."""
 
     def sandbox(self) -> SandboxConfig:
         return SandboxConfig(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from services.corrector.config import CorrectorConfig
@@ -45,9 +45,15 @@ class Correction:
 
 class Corrector:
     def __init__(
-        self, repairer: Repairer, regenerator: Regenerator, config: CorrectorConfig, proposer: Proposer | None = None
+        self,
+        repairer: Repairer,
+        regenerator: Regenerator,
+        config: CorrectorConfig,
+        proposer: Proposer | None = None,
+        told: Callable[[Asked, Repair], None] = lambda asked, repair: None,
     ) -> None:
-        self._proposer = proposer
+        """`told`: hears what became of each text that the proposer judged."""
+        self._proposer, self._told = proposer, told
         self._repairer = repairer
         self._regenerator = regenerator
         self._config = config
@@ -65,6 +71,7 @@ class Corrector:
         correction = Correction(await self._repairer.repair(request.text, constraint, anchors, source, threshold))
         if self._proposer is not None and source:
             await self._judge(correction, request, constraint, anchors, source, deadline)
+            self._told(asked_of(request), correction.repair)
         allowed = min(request.max_regenerations, self._config.max_regenerations)
         for attempt in range(1, allowed + 1):
             if correction.repair.verdict.valid:

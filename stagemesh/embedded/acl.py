@@ -33,7 +33,9 @@ USERS: dict[Kind, tuple[RedisUser, ...]] = {
         RedisUser("worker", ("%R~outbox:*",)),
         RedisUser("differ", ("~outbox:*",)),
         RedisUser("validator", ("~stagemesh:anchors:*",)),
-        RedisUser("corrector", ("%R~stagemesh:anchors:*",)),
+        RedisUser(
+            "corrector", ("%R~stagemesh:anchors:*", "%R~stagemesh:corrector:adapters", "~stagemesh:corrector:tally:*")
+        ),
     ),
     Kind.KV: (
         RedisUser("cache", ("~stagemesh:kv:*",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 import zlib
 from collections.abc import Iterable
 from contextlib import closing
@@ -23,6 +24,7 @@ CREATE TABLE IF NOT EXISTS erased (
   tenant TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, occurred_ms INTEGER NOT NULL,
   PRIMARY KEY (tenant, kind, id)
 );
+CREATE TABLE IF NOT EXISTS deletions (tenant TEXT NOT NULL, at_ms INTEGER NOT NULL, cases INTEGER NOT NULL);
 """
 
 
@@ -85,17 +87,19 @@ class CaseStore:
             (tenant_id, kind, id_, occurred_ms),
         )
         column = {"user": "user_id", "session": "session_id"}[kind]
-        return self._db.execute(
-            f"DELETE FROM cases WHERE tenant = ? AND {column} = ? AND occurred_ms <= ?",
-            (tenant_id, id_, occurred_ms),
-        ).rowcount
+        return self._delete(tenant_id, f"AND {column} = ? AND occurred_ms <= ?", id_, occurred_ms)
 
     def keep_only(self, tenant_ids: Iterable[str]) -> list[str]:
         """Delete the cases of all other tenants; gives whose."""
         others = sorted(set(self.tenants()) - set(tenant_ids))
         for tenant_id in others:
-            self._db.execute("DELETE FROM cases WHERE tenant = ?", (tenant_id,))
+            self._delete(tenant_id, "")
         return others
+
+    def num_deleted_since(self, tenant_id: str, at_ms: int) -> int:
+        """Cases that were here at a time and were deleted later: what was trained then may have learnt them."""
+        query = "SELECT coalesce(sum(cases), 0) FROM deletions WHERE tenant = ? AND at_ms >= ?"
+        return int(self._db.execute(query, (tenant_id, at_ms)).fetchone()[0])
 
     def tenants(self) -> list[str]:
         return [name for (name,) in self._db.execute("SELECT DISTINCT tenant FROM cases ORDER BY tenant")]
@@ -116,6 +120,12 @@ class CaseStore:
         with closing(self._db.execute(query, (tenant_id, held_out))) as rows:
             found = [(source, json.loads(value), json.loads(schema)) for source, value, schema in rows]
         return [(source, value, schema) for source, value, schema in found if isinstance(value, dict)]
+
+    def _delete(self, tenant_id: str, which: str, *values: object) -> int:
+        count = self._db.execute(f"DELETE FROM cases WHERE tenant = ? {which}", (tenant_id, *values)).rowcount
+        if count:
+            self._db.execute("INSERT INTO deletions VALUES (?, ?, ?)", (tenant_id, round(time.time() * 1000), count))
+        return count
 
     def _is_erased(self, case: Case) -> bool:
         row = self._db.execute(

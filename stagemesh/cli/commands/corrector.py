@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from stagemesh.cli.client.training import case_store, held_out, model_files, own_cases, require_torch
+from stagemesh.cli.commands import corrector_adapters
 from stagemesh.cli.commands.tenant import with_ledger
 from stagemesh.cli.exits import CommandError, Exit
 from stagemesh.cli.mesh_access import find_mesh, state_option
@@ -16,10 +19,7 @@ from stagemesh.cli.settings_option import config_option, read_mesh_config
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-    from services.corrector.training.examples import Told
-    from services.corrector.training.store import CaseStore
     from services.corrector.training.train import Progress
-    from stagemesh.models.store import ModelFiles
 
 EPILOG = """\b
 Examples:
@@ -28,11 +28,18 @@ Examples:
   stagemesh corrector status
   stagemesh corrector train ./acme-1 --tenant acme --minutes 20
   stagemesh corrector evaluate ./acme-1 --tenant acme
-  stagemesh adapter load acme-corrector ./acme-1"""
+  stagemesh corrector candidate ./acme-1 --tenant acme     beside the present one, answering nothing
+  stagemesh corrector canary 10% --tenant acme
+  stagemesh corrector promote --tenant acme                if it is better
+  stagemesh corrector rollback --tenant acme"""
 COLLECT_EXAMPLES = """\b
 Examples:
   stagemesh corrector collect
   stagemesh corrector collect --idle 10 --json"""
+STATUS_EXAMPLES = """\b
+Examples:
+  stagemesh corrector status
+  stagemesh corrector status --json"""
 TRAIN_EXAMPLES = """\b
 Examples:
   stagemesh corrector train ./corrector --minutes 20
@@ -43,12 +50,15 @@ EVALUATE_EXAMPLES = """\b
 Examples:
   stagemesh corrector evaluate                     the model without an adapter
   stagemesh corrector evaluate ./corrector --objects 40 --json"""
-STORE = "corrections.sqlite"
 
 
 @click.group("corrector", epilog=EPILOG)
 def command() -> None:
-    """The loop that turns corrections into adapters: collect, train, evaluate."""
+    """The loop that turns corrections into adapters: collect, train, evaluate, try, promote."""
+
+
+for each in corrector_adapters.COMMANDS:
+    command.add_command(each)
 
 
 @command.command("collect", epilog=COLLECT_EXAMPLES, short_help="Take shared corrections from Kafka.")
@@ -81,7 +91,7 @@ def collect(idle_s: float, as_json: bool, state: Path | None, config: Path | Non
         raise CommandError(
             "no broker is configured and no mesh runs here; start one with `stagemesh up`", Exit.UNREACHABLE
         )
-    store = _store(state)
+    store = case_store(state)
 
     async def action(redis: Redis) -> Collected:
         return await take_all(
@@ -101,20 +111,28 @@ def collect(idle_s: float, as_json: bool, state: Path | None, config: Path | Non
         click.echo(f"{tenant_id} does not share any longer: what was collected of it is deleted")
 
 
-@command.command("status", short_help="What was collected, by tenant.")
+@command.command("status", epilog=STATUS_EXAMPLES, short_help="What was collected, and which adapters are in use.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @state_option
-def status(as_json: bool, state: Path | None) -> None:
-    """What was collected, by tenant: corrections, those that are certain, those held out for evaluation."""
-    from stagemesh.cli import console
+@config_option
+def status(as_json: bool, state: Path | None, config: Path | None) -> None:
+    """What was collected, by tenant: corrections, those that are certain, those held out for evaluation.
 
-    store = _store(state)
+    And the adapters in use: the present one, the candidate with its results beside it and in its place, and the last
+    changes.
+    """
+    from stagemesh.cli import console
+    from stagemesh.cli.client.corrector_adapters import standing
+    from stagemesh.cli.corrector_view import lines
+
+    store = case_store(state)
     try:
         counts = {tenant_id: asdict(store.count(tenant_id)) for tenant_id in store.tenants()}
     finally:
         store.close()
+    adapters = standing(state, config)
     if as_json:
-        console.print_json(counts)
+        console.print_json({"collected": counts, "adapters": adapters})
         return
     for tenant_id, count in counts.items():
         click.echo(
@@ -122,6 +140,7 @@ def status(as_json: bool, state: Path | None) -> None:
         )
     if not counts:
         click.echo("nothing is collected; see `stagemesh tenant corrections` and `stagemesh corrector collect`")
+    click.echo("\n".join(lines(adapters)))
 
 
 @command.command("train", epilog=TRAIN_EXAMPLES, short_help="Train an adapter on this machine.")
@@ -156,7 +175,8 @@ def train(
     It learns which of a source's values belongs to a field, from made-up objects and, with --tenant, from that
     tenant's corrections. Needs the extra `train`.
     """
-    _require_torch(threads)
+    require_torch(threads)
+    from services.corrector.adapters.origin import Origin, write_origin
     from services.corrector.training.recipe import Losses, Recipe
     from services.corrector.training.train import train as run
     from stagemesh.cli import console
@@ -167,7 +187,8 @@ def train(
         mask_stability=mask_stability,
     )  # fmt: skip
     recipe = Recipe(seed=seed, rank=rank, alpha=2 * rank, steps=steps, batch=batch, losses=losses)
-    own = _own(state, tenant_id, held_out=False)
+    origin = Origin(tenant_id=tenant_id or "", trained_ms=round(time.time() * 1000))
+    own = own_cases(state, tenant_id, held_out=False)
     told: dict[str, float] = {}
 
     def on_step(progress: Progress) -> None:
@@ -178,8 +199,11 @@ def train(
                 f"step {progress.step} of {progress.steps}  {terms}  {progress.eta_s / 60:.1f} min left", err=True
             )
 
+    write_origin(folder, replace(origin, own_cases=len(own)))
     try:
-        recipe = run(_model(config), folder, recipe, minutes=minutes or 0.0, own=own, resumes=resume, on_step=on_step)
+        recipe = run(
+            model_files(config), folder, recipe, minutes=minutes or 0.0, own=own, resumes=resume, on_step=on_step
+        )
     except ModelError as error:
         raise CommandError(str(error), Exit.USAGE) from None
     if as_json:
@@ -207,16 +231,14 @@ def evaluate(
 
     Shown: how often the right one is likeliest, and how many fields are above a margin that was set on the others.
     """
-    _require_torch(threads)
+    require_torch(threads)
     from services.corrector.training.evaluate import evaluate as run
     from stagemesh.cli import console
     from stagemesh.models.errors import ModelError
 
-    own = _own(state, tenant_id, held_out=True)
-    if tenant_id and not own:
-        raise CommandError(f"nothing certain is held out of {tenant_id}; see `stagemesh corrector status`", Exit.USAGE)
+    own = held_out(state, tenant_id or "")
     try:
-        found = run(_model(config), folder, objects=objects, seed=seed, own=own)
+        found = run(model_files(config), folder, objects=objects, seed=seed, own=own)
     except ModelError as error:
         raise CommandError(str(error), Exit.USAGE) from None
     if as_json:
@@ -233,37 +255,3 @@ def evaluate(
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
     """JSON has no infinity."""
     return {name: None if value == float("inf") else value for name, value in values.items()}
-
-
-def _require_torch(threads: int) -> None:
-    try:
-        import torch
-    except ImportError:
-        raise CommandError('training needs PyTorch: pip install "stagemesh[train]"', Exit.USAGE) from None
-    torch.set_num_threads(threads)
-
-
-def _model(config: Path | None) -> ModelFiles:
-    from stagemesh.models.store import locate
-
-    mesh = read_mesh_config(config)
-    return locate(mesh, mesh.default_model)
-
-
-def _store(state: Path | None) -> CaseStore:
-    from services.corrector.training.store import CaseStore
-
-    where, _ = find_mesh(state)
-    return CaseStore(where.path / STORE)
-
-
-def _own(state: Path | None, tenant_id: str | None, *, held_out: bool) -> list[Told]:
-    from services.corrector.training.examples import told_of
-
-    if not tenant_id:
-        return []
-    store = _store(state)
-    try:
-        return [told_of(*case) for case in store.certain(tenant_id, held_out=held_out)]
-    finally:
-        store.close()
