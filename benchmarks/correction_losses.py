@@ -21,13 +21,12 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.machine import describe_machine
 from services.corrector.training.recipe import Losses, Recipe
-
-if TYPE_CHECKING:
-    from stagemesh.models.store import ModelFiles
+from stagemesh.models.store import ModelFiles, locate
+from stagemesh.runtime.mesh_config import MeshConfig
 
 NONE = Losses(sensitive=1.0)
 TERMS: dict[str, float] = {
@@ -74,7 +73,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.quick:
         given.steps, given.objects, given.only = 2, 1, ["none", "all"]
-    runs = measured(given, given.results.read_text().splitlines() if given.results and given.results.exists() else ())
+    kept = given.results.read_text().splitlines() if given.results and given.results.exists() else ()
+    mesh = MeshConfig()
+    runs = measured(given, kept, locate(mesh, mesh.default_model))
     if given.json:
         print(json.dumps({"machine": describe_machine(), "runs": [asdict(run) for run in runs]}))
     else:
@@ -87,7 +88,7 @@ def variants() -> dict[str, Losses]:
     return {"none": NONE, OTHER_SEED: NONE, **alone, "all": replace(NONE, **TERMS)}
 
 
-def measured(given: argparse.Namespace, kept: Sequence[str]) -> list[Run]:
+def measured(given: argparse.Namespace, kept: Sequence[str], files: ModelFiles) -> list[Run]:
     """The runs that are asked for, from what was kept, else made now."""
     found = {(run.variant, json.dumps(run.settings)): run for run in (Run(**json.loads(line)) for line in kept)}
     runs = []
@@ -97,7 +98,7 @@ def measured(given: argparse.Namespace, kept: Sequence[str]) -> list[Run]:
         settings = {"recipe": recipe.data(), "objects": given.objects}
         run = found.get((variant, json.dumps(settings)))
         if run is None and (not given.only or variant in given.only):
-            run = _run(variant, recipe, settings, given)
+            run = _run(variant, recipe, settings, given, files)
             if given.results:
                 with given.results.open("a") as file:
                     file.write(json.dumps(asdict(run)) + "\n")
@@ -127,16 +128,12 @@ def table(runs: Sequence[Run]) -> str:
     return "\n".join(f"| {line} |" for line in lines)
 
 
-def _run(variant: str, recipe: Recipe, settings: dict[str, Any], given: argparse.Namespace) -> Run:
+def _run(variant: str, recipe: Recipe, settings: dict[str, Any], given: argparse.Namespace, files: ModelFiles) -> Run:
     import torch
 
     from services.corrector.training.train import train
-    from stagemesh.models.store import locate
-    from stagemesh.runtime.mesh_config import MeshConfig
 
     torch.set_num_threads(given.threads)
-    mesh = MeshConfig()
-    files = locate(mesh, mesh.default_model)
     with TemporaryDirectory() as folder:
         started_s = time.process_time()
         train(files, Path(folder), recipe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.correction_losses import Run, measured, table
 from services.corrector.training.adapter_files import CHECKPOINT, CONFIG, WEIGHTS, load_into
 from services.corrector.training.decoder import Decoder, Past, Seen
 from services.corrector.training.evaluate import Ranked, evaluate, sure_margin
@@ -209,3 +211,19 @@ def test_an_evaluation_counts_fields_with_rivals(files: ModelFiles) -> None:
 def test_a_rank_beyond_what_the_engine_takes_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="rank must be 1 to 16"):
         Recipe(rank=17)
+
+
+def test_the_ablation_measures_a_run_keeps_it_and_does_not_make_it_again(tmp_path: Path, files: ModelFiles) -> None:
+    results = tmp_path / "losses.jsonl"
+    given = Namespace(steps=1, batch=1, objects=1, seed=1, threads=1, only=["all"], results=results)
+    (run,) = measured(given, (), files)
+    assert run.variant == "all"
+    assert run.nats_per_token > 0
+    assert run.fields > 0
+    assert all(0 <= share <= 1 for share in (run.right_share, run.acceptance, run.mask_stability))
+    assert run.memory_swing > 0
+    lines = results.read_text().splitlines()
+    assert [Run(**json.loads(line)) for line in lines] == [run]
+    assert measured(given, lines, files) == [run]
+    assert len(results.read_text().splitlines()) == 1
+    assert table([run]).splitlines()[2].startswith("| all | ")
