@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from benchmarks.trace_requests import TraceRequest, visits
+from benchmarks.trace_requests import TraceRequest, TraceVisit, visits, visits_without_sessions
 from stagemesh.runtime.kv_value import LearnerLimits, ReturnLearner, touched
 
 REFIT_EVERY_S = 60.0
@@ -37,12 +37,22 @@ class ScoredBlocks:
 
 
 def ours(requests: Sequence[TraceRequest], capacity: int) -> int:
-    """Number of hits. The last block of a prompt, if partly filled, is not stored: the product stores full pages."""
+    """Number of hits where requests name their sessions."""
+    return _hits(visits(requests), capacity)
+
+
+def ours_without_sessions(requests: Sequence[TraceRequest], capacity: int) -> int:
+    """The same where none does."""
+    return _hits(visits_without_sessions(requests, LearnerLimits().max_visits), capacity)
+
+
+def _hits(seen_visits: Iterable[TraceVisit], capacity: int) -> int:
+    """The last block of a prompt, if partly filled, is not stored: the product stores full pages."""
     limits = LearnerLimits()
     learner = ReturnLearner(limits)
     held = ScoredBlocks(capacity, limits.tau_s)
     next_refit_s, hits = REFIT_EVERY_S, 0
-    for index, seen in enumerate(visits(requests)):
+    for index, seen in enumerate(seen_visits):
         request = seen.request
         if request.at_s >= next_refit_s:
             learner.refit(request.at_s)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stagemesh.runtime.kv_value import Visit
+from stagemesh.runtime.kv_value import SeenPrompts, Visit
 
 BLOCK_TOKENS = 512
 DEFAULT_TRACE = Path(__file__).resolve().parents[2] / "shared/data/traces/mooncake_conversation.jsonl.gz"
@@ -81,3 +81,17 @@ def visits(requests: Sequence[TraceRequest]) -> Iterator[TraceVisit]:
             ),
         )
         last_user.update(dict.fromkeys(request.blocks, index))
+
+
+def visits_without_sessions(requests: Sequence[TraceRequest], max_prompts: int) -> Iterator[TraceVisit]:
+    """What the cache service knows where no request names a session, and answers are unknown to it."""
+    seen, indexes = SeenPrompts(max_prompts), dict[Hashable, int]()
+    for index, request in enumerate(requests):
+        pages = request.blocks[: request.num_full_blocks]
+        if not pages:
+            yield TraceVisit(request, 0, None, Visit(prompt_tokens=0))
+            continue
+        found = seen.add(pages, BLOCK_TOKENS, request.at_s)
+        previous = indexes.get(found.previous) if found.previous is not None else None
+        yield TraceVisit(request, found.visit.known_tokens // BLOCK_TOKENS, previous, found.visit)
+        indexes[pages[-1]] = index

@@ -33,6 +33,8 @@ TENANTS = PREFIX + b"{root}:tenants"
 """Sorted set of the tenants with counts, by last request (s)."""
 LEARNED_TENANTS = PREFIX + b"{root}:learned"
 """Likewise of those from whose conversations something was learned."""
+RETURNS = PREFIX + b"{root}:returns"
+"""Weights by which it is told who comes back (`Belief.encode`); nothing of a tenant, session or text is in them."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,13 @@ PUBLIC_TENANT = ""
 """No tenant has this ID, since an empty one is refused."""
 BUDGET_PAGES = 512
 """Pages that are looked up within the configured budget; more have more time, since computing them takes far more."""
-NOTHING_KNOWN = Horizons(0.0, 0.0)
+
+WorthOf = Callable[[Sequence[bytes]], Horizons]
+"""What the pages of a request, known by their digests, are worth to it."""
+
+
+def nothing_known(pages: Sequence[bytes]) -> Horizons:
+    return Horizons(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -58,15 +64,15 @@ class KvLookup:
         opened: Opened,
         tokens: Sequence[int],
         holder: Holder,
-        worth: Horizons = NOTHING_KNOWN,
+        worth_of: WorthOf = nothing_known,
     ) -> KvAnswer:
-        """Look up the pages of `tokens`, which may be none yet; `worth` says what pages are worth to this request."""
+        """Look up the pages of `tokens`, which may be none yet; `worth_of` is asked once if they are looked up."""
         kv = self._config.kv
         if not kv.enabled:
             return KvAnswer(miss="KV_DISABLED")
         if not (model.revision and model.tokenizer_hash and model.kv_layout):
             return KvAnswer(miss="NO_IDENTITY")
-        lease = self._new_lease(tenant_id, opened, worth.new_s)
+        lease = self._new_lease(tenant_id, opened)
         tokens = tokens[: kv.max_lookup_tokens]
         num_public = self._prefixes.num_public_pages(model, tokens)
         if num_public:
@@ -74,6 +80,8 @@ class KvLookup:
             lease.public_salt = opened.public_salt
             lease.public_namespace = namespace(PUBLIC_TENANT, opened.stamp.epoch)
         digests = chain(tenant_id, model, lease, opened.salt, tokens)
+        worth = worth_of(digests)
+        lease.horizon_s = worth.new_s
         lookup = self._directory.lookup(
             lease.namespace,
             digests,
@@ -97,7 +105,7 @@ class KvLookup:
             return KvAnswer(lease)
         return KvAnswer(lease, "EVICTED" if found.had_next or found.vanished else "NEVER_STORED")
 
-    def _new_lease(self, tenant_id: str, opened: Opened, horizon_s: float) -> KvLease:
+    def _new_lease(self, tenant_id: str, opened: Opened) -> KvLease:
         expires_us = time.time_ns() // 1_000 + self._config.lease_ttl_s * 1_000_000
         return KvLease(
             lease_id=str(uuid_utils.uuid7()),
@@ -105,7 +113,6 @@ class KvLookup:
             epoch=opened.stamp.epoch,
             expires_unix_us=expires_us,
             ttl_s=self._config.kv.ttl_s,
-            horizon_s=horizon_s,
             tau_s=self._config.kv.heat_tau_s,
         )
 

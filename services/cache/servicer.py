@@ -26,6 +26,7 @@ from stagemesh.api.cache.v1 import cache_pb2, cache_pb2_grpc
 from stagemesh.runtime.errors import InvalidRequest, NotFound
 from stagemesh.runtime.interceptors import Context
 from stagemesh.runtime.kv_directory import Holder
+from stagemesh.runtime.kv_value import Horizons
 from stagemesh.runtime.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -203,12 +204,15 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         tokens: Sequence[int],
     ) -> None:
         holder = Holder(session_id=request.session_id, user_id=request.user_id)
-        worth = (
-            self._expectation.of_session(request.tenant_id, request.session_id, opened.session, len(tokens))
-            if request.session_id
-            else self._expectation.of_prompt(len(tokens))
-        )
-        answer = await self._kv.lease(request.tenant_id, request.model, opened, tokens, holder, worth)
+
+        def worth_of(pages: Sequence[bytes]) -> Horizons:
+            if not request.session_id:
+                return self._expectation.of_prompt(pages, ahead=request.ahead)
+            return self._expectation.of_session(
+                request.tenant_id, request.session_id, opened.session, len(tokens), ahead=request.ahead
+            )
+
+        answer = await self._kv.lease(request.tenant_id, request.model, opened, tokens, holder, worth_of)
         if answer.lease is not None:
             lease.kv.CopyFrom(answer.lease)
         lease.kv_miss = answer.miss

@@ -77,6 +77,7 @@ class Hints:
 
     async def _compute(self, work: Work) -> str:
         """Gives the hint's fate."""
+        work.is_ahead = True
         prompt = await prepare(work, self._peers, self._config)
         submit = hint_submit(work, prompt)
         if submit is None:

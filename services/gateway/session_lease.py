@@ -48,6 +48,7 @@ async def open_session(
         session_id=work.job.request.session_id,
         user_id=work.job.request.user_id,
         model=model,
+        ahead=work.is_ahead,
     )
     wait = Deadline.after(min(config.session_wait_s, work.deadline.budget_s() * SESSION_SHARE))
     try:
@@ -133,6 +134,7 @@ async def _resolve(
         token_ids=prepared.token_ids,
         session_id=work.job.request.session_id,
         user_id=work.job.request.user_id,
+        ahead=work.is_ahead,
     )
     try:
         with work.log_stages.measure(stages.CACHE) as measured:

@@ -73,6 +73,8 @@ class Work:
     prompt: Prompt | None = None
     first_delta_s: float | None = None
     was_deferred: bool = False
+    is_ahead: bool = False
+    """It computes the prompt of a request that may come: a hint."""
     begun: asyncio.Event | None = None
     """Set once the ledger has been asked to begin it; None: that was before the work. Nothing may end it earlier."""
 

@@ -11,6 +11,7 @@ import pytest
 from learning_support import MODEL, TENANT, Engine, Stubs, learning_cache, peers, tokens_of
 from quality_support import Valkey, refusal, running_valkey
 
+from services.cache.keys import RETURNS
 from stagemesh.api.cache.v1 import cache_pb2, learning_pb2
 from stagemesh.api.common.v1.common_pb2 import ChatMessage
 from stagemesh.runtime.kv_keys import PAGE_TOKENS
@@ -297,3 +298,44 @@ async def test_pages_of_a_session_that_goes_on_are_expected_back_more_than_those
         await turn(stubs, "s", version, question)
     request = cache_pb2.OpenSessionRequest(tenant_id=TENANT, session_id="s", user_id="zoe", model=MODEL)
     assert (await stubs.cache.OpenSession(request)).lease.kv.horizon_s > await horizon_s("new")
+
+
+async def horizon_of(stubs: Stubs, text: str, *, ahead: bool = False, tenant: str = TENANT) -> float:
+    """What the new pages of a prompt without a session are worth."""
+    tokens = tokens_of([ChatMessage(role="user", content=text)])
+    request = cache_pb2.ResolveRequest(tenant_id=tenant, model=MODEL, token_ids=tokens, ahead=ahead)
+    return (await stubs.cache.Resolve(request)).lease.kv.horizon_s
+
+
+async def test_a_prompt_that_holds_an_earlier_one_counts_as_its_next_turn_without_a_session(stubs: Stubs) -> None:
+    await horizon_of(stubs, INVOICE)
+    alone = await horizon_of(stubs, INVOICE + LATE_INVOICE, tenant="other")
+    assert await horizon_of(stubs, INVOICE + LATE_INVOICE) > alone, "another tenant's prompt is not known"
+
+
+async def test_a_prompt_computed_ahead_of_its_request_is_no_turn(stubs: Stubs) -> None:
+    alone = await horizon_of(stubs, INVOICE + LATE_INVOICE, ahead=True)
+    await horizon_of(stubs, INVOICE, ahead=True)
+    assert await horizon_of(stubs, INVOICE + LATE_INVOICE) == alone
+
+
+async def test_what_was_learned_of_who_comes_back_outlives_the_service(
+    ledger: Valkey, store: Valkey, address: str
+) -> None:
+    async with learning_cache(ledger, store, address) as stubs:
+        before = await horizon_of(stubs, ROUTER)
+        for number in range(30):
+            text = f"{number} " * 20
+            for length in range(4):
+                await horizon_of(stubs, text + INVOICE * length)
+    async with learning_cache(ledger, store, address) as stubs:
+        assert await horizon_of(stubs, ROUTER) > before
+
+
+async def test_damaged_weights_are_passed_over(ledger: Valkey, store: Valkey, address: str) -> None:
+    async with learning_cache(ledger, store, address) as stubs:
+        before = await horizon_of(stubs, ROUTER)
+    with ledger.client() as client:
+        client.set(RETURNS, b"damaged")
+    async with learning_cache(ledger, store, address) as stubs:
+        assert await horizon_of(stubs, ROUTER) == before

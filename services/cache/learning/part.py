@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 
 import grpc
 
@@ -17,6 +18,7 @@ from services.cache.learning.observer import Observer
 from services.cache.learning.prefill import Prefiller
 from services.cache.learning.question import holder_of
 from services.cache.learning.question_store import QuestionStore
+from services.cache.learning.return_store import ReturnStore
 from services.cache.learning.servicer import LearningServicer
 from services.cache.learning.trainer import Trainer
 from services.cache.learning.warmer import Warmer
@@ -28,6 +30,7 @@ from stagemesh.api.cache.v1.cache_pb2 import CommitRequest
 from stagemesh.api.engine.v1.engine_pb2_grpc import EngineServiceStub
 from stagemesh.api.tokenizer.v1.tokenizer_pb2_grpc import TokenizerServiceStub
 from stagemesh.runtime.channel import dial
+from stagemesh.runtime.errors import Unavailable
 from stagemesh.runtime.redis_client import Redis
 from stagemesh.runtime.telemetry import get_logger
 
@@ -63,6 +66,9 @@ class Learning:
         self._budget_s = config.redis_timeout_ms / 1000
         self._erasure = erasure
         self._expectation = expectation
+        self._returns = ReturnStore(client, config.learning.question_ttl_s)
+        self._num_saved = 0
+        """Visits that the stored expectation knows of."""
         # One by one: they may serve different models, and a prefix is for one of them.
         self._channels = [dial(tokenizer or NOWHERE), *(dial((address,)) for address in engines or NOWHERE)]
         self._questions = QuestionStore(client, config.learning, root)
@@ -90,6 +96,7 @@ class Learning:
         """Returns when what is kept ready is stored, or after `ready_wait_s`; the rest follows."""
         if not self._is_on:
             return
+        await self._carry_on()
         self._tasks = [asyncio.create_task(task, name="learning") for task in (self._observer.run(), self._refits())]
         if not self._has_peers:
             return
@@ -104,6 +111,9 @@ class Learning:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._is_on:
+            with suppress(Unavailable):  # what was stored a minute ago is nearly as good
+                await self._refit()
         for channel in self._channels:
             await channel.close()
 
@@ -131,9 +141,29 @@ class Learning:
     async def _is_asked(self, tenant_id: str, key: bytes) -> bool:
         return await self._guard.call(self._questions.has(tenant_id, key), self._budget_s)
 
+    async def _carry_on(self) -> None:
+        try:
+            belief = await self._guard.call(self._returns.load(), self._budget_s)
+        except Unavailable as error:
+            log.warning("begins without what was learned of who comes back", problem=error.message)
+            return
+        if belief is not None:
+            self._expectation.carry_on(belief)
+
     async def _refits(self) -> None:
-        await again_and_again("learning who comes back", self._refit)
+        await again_and_again("learning who comes back", self._refit_later)
+
+    async def _refit_later(self) -> None:
+        await asyncio.sleep(self._config.refit_interval_s)
+        try:
+            await self._refit()
+        except Unavailable as error:
+            log.warning("what was learned of who comes back is not stored", problem=error.message)
 
     async def _refit(self) -> None:
-        await asyncio.sleep(self._config.refit_interval_s)
+        """Raises Unavailable where the store is away; what was learned is in use all the same."""
         await self._expectation.refit()
+        num_visits = self._expectation.num_visits
+        if num_visits > self._num_saved:
+            await self._guard.call(self._returns.save(self._expectation.belief), self._budget_s)
+            self._num_saved = num_visits

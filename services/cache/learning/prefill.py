@@ -83,7 +83,7 @@ class Prefiller:
         self._lookup = lookup
         self._resolve = resolve
         self._timeout_s = timeout_s
-        self._worth = Horizons(known_s=-LOOKING_COUNTS_FOR_NOTHING * tau_s, new_s=0.0)
+        self._tau_s = tau_s
 
     async def served(self) -> Served:
         """What the first engine that answers serves by default."""
@@ -131,7 +131,7 @@ class Prefiller:
     ) -> Prefilled:
         model, wanted = served.model, len(tokens) // PAGE_TOKENS * PAGE_TOKENS
         opened = await self._resolve(tenant_id, model)
-        answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder, self._worth)
+        answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder, self._worth_of)
         if answer.lease is None:
             return Prefilled(State.FAILED, problem=answer.miss)
         if answer.lease.stored_tokens >= wanted:
@@ -175,10 +175,13 @@ class Prefiller:
         while waited_s < STORED_WAIT_S:
             await asyncio.sleep(wait_s)
             wait_s, waited_s = 2 * wait_s, waited_s + wait_s
-            answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder, self._worth)
+            answer = await self._lookup.lease(tenant_id, model, opened, tokens, holder, self._worth_of)
             if answer.lease is not None and answer.lease.stored_tokens >= len(tokens) // PAGE_TOKENS * PAGE_TOKENS:
                 return True
         return False
+
+    def _worth_of(self, pages: Sequence[bytes]) -> Horizons:
+        return Horizons(known_s=-LOOKING_COUNTS_FOR_NOTHING * self._tau_s, new_s=0.0)
 
 
 def _identity(engine: engine_pb2.DescribeResponse) -> common_pb2.ModelIdentity:

@@ -5,17 +5,21 @@ The cache service runs it on live traffic, `benchmarks/cache_trace.py` on a reco
 
 from __future__ import annotations
 
+from stagemesh.runtime.kv_value.belief import Belief
 from stagemesh.runtime.kv_value.learner import Horizons, LearnerLimits, ReturnLearner
 from stagemesh.runtime.kv_value.returns import Gaps
+from stagemesh.runtime.kv_value.seen_prompts import SeenPrompts
 from stagemesh.runtime.kv_value.visit import Region, Visit, features
 from stagemesh.runtime.kv_value.worth import cost_s, horizon_s, touched
 
 __all__ = [
+    "Belief",
     "Gaps",
     "Horizons",
     "LearnerLimits",
     "Region",
     "ReturnLearner",
+    "SeenPrompts",
     "Visit",
     "cost_s",
     "features",

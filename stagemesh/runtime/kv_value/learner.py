@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagemesh.runtime.kv_value.belief import Belief
 from stagemesh.runtime.kv_value.returns import Floats, Gaps, Observed, chances, fit
 from stagemesh.runtime.kv_value.visit import PRIOR, Region, Visit, features
 from stagemesh.runtime.kv_value.worth import horizon_s
@@ -40,8 +41,8 @@ class ReturnLearner:
     def __init__(self, limits: LearnerLimits, gaps: Gaps | None = None) -> None:
         self._limits = limits
         self._gaps = gaps or Gaps(median_s=limits.tau_s * MEDIAN_GAP_OVER_TAU)
-        self._prior: Floats = np.array(list(PRIOR.values()))
-        self._weights = self._prior
+        self._at_first = Belief.at_first(limits.prior_spread)
+        self._prior = self._belief = self._at_first
         size, width = limits.max_visits, len(PRIOR)
         self._rows = np.zeros((size, 2, width))  # [V, region, F]
         self._tokens = np.zeros((size, 2))  # [V, region]
@@ -53,19 +54,28 @@ class ReturnLearner:
         self._num_visits = 0
 
     @property
-    def weights(self) -> Floats:
-        return self._weights
+    def belief(self) -> Belief:
+        """After the last fit."""
+        return self._belief
+
+    @property
+    def num_visits(self) -> int:
+        """Since this began."""
+        return self._num_visits
 
     @property
     def num_pending(self) -> int:
         """Visits under whose key another may still follow."""
         return len(self._slots)
 
-    def restore(self, weights: Floats) -> None:
-        """Go on from weights that were learned before. Raises ValueError for ones of another form."""
-        if weights.shape != self._prior.shape or not np.isfinite(weights).all():
-            raise ValueError("weights of another form")
-        self._weights = weights
+    def carry_on(self, belief: Belief) -> None:
+        """Go on from what an earlier process had learned. Raises ValueError for numbers of another form."""
+        belief.check()
+        self._prior = self._belief = belief.carried_on(self._at_first)
+
+    def adopt(self, belief: Belief) -> None:
+        """Take on what `fitted` gave."""
+        self._belief = belief
 
     def horizons(self, visit: Visit) -> Horizons:
         known, new = self._chances(self._visit_rows(visit))
@@ -90,7 +100,7 @@ class ReturnLearner:
 
     def refit(self, now_s: float) -> None:
         """Learn from all that is remembered; what has not returned by now counts as far as it would have."""
-        self.restore(self.fitted(self.observed(now_s)))
+        self.adopt(self.fitted(self.observed(now_s)))
 
     def observed(self, now_s: float) -> Observed:
         """A copy of what is remembered, which `fitted` may look at in another thread."""
@@ -106,12 +116,12 @@ class ReturnLearner:
             sizes=sizes / max(float(sizes.mean()), 1e-9) if len(sizes) else sizes,
         )
 
-    def fitted(self, observed: Observed) -> Floats:
-        """The weights that `observed` teaches, beginning from the present ones; `restore` takes them on."""
+    def fitted(self, observed: Observed) -> Belief:
+        """What `observed` teaches beyond what was carried on; `adopt` takes it on."""
         if not len(observed.rows):
-            return self._weights
-        spread = self._limits.prior_spread
-        return fit(observed, self._weights, self._prior, prior_spread=spread, gaps=self._gaps)
+            return self._belief
+        prior = self._prior
+        return Belief(*fit(observed, self._belief.weights, prior.weights, prior.precision, self._gaps))
 
     def _close(self, previous: Hashable | None, visit: Visit) -> None:
         """The visit under `previous` was followed by this one: note what share of it was used again."""
@@ -130,5 +140,5 @@ class ReturnLearner:
         return np.array([features(visit, region) for region in REGIONS])
 
     def _chances(self, rows: Floats) -> tuple[float, float]:
-        known, new = chances(self._weights, rows)
+        known, new = chances(self._belief.weights, rows)
         return float(known), float(new)

@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-NUM_ROUNDS = 8
+NUM_ROUNDS = 20
+MAX_STEP = 1.0
+"""Of a weight in a round: where all chances are near 0 or 1 the curvature says little, and a full step goes too far."""
 SETTLED = 1e-3
 
 
@@ -50,22 +52,22 @@ def chances(weights: Floats, rows: Floats) -> Floats:
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(rows @ weights, -30.0, 30.0))))
 
 
-def fit(observed: Observed, start: Floats, prior: Floats, *, prior_spread: float, gaps: Gaps) -> Floats:
-    """The weights [F] after these observations, beginning from `start`; `prior` where there are none."""
-    precision = 1.0 / prior_spread**2
+def fit(observed: Observed, start: Floats, prior: Floats, precision: Floats, gaps: Gaps) -> tuple[Floats, Floats]:
+    """The weights [F] after these observations and their precision [F, F], beginning from `start`; `prior` with
+    `precision` where there are none."""
     reached = gaps.reached(observed.ages_s)
-    weights = start
+    weights, curvature = start, precision
     for _ in range(NUM_ROUNDS):
         p = chances(weights, observed.rows)
         late = p * (1.0 - reached) / np.maximum(1.0 - p * reached, 1e-9)
         expected = np.where(observed.has_returned, observed.returned, late)
-        gradient = observed.rows.T @ (observed.sizes * (expected - p)) - precision * (weights - prior)
-        curvature = (observed.rows * (observed.sizes * p * (1.0 - p))[:, None]).T @ observed.rows
-        step = np.linalg.solve(curvature + precision * np.eye(len(weights)), gradient)
-        weights = weights + step
+        gradient = observed.rows.T @ (observed.sizes * (expected - p)) - precision @ (weights - prior)
+        curvature = precision + (observed.rows * (observed.sizes * p * (1.0 - p))[:, None]).T @ observed.rows
+        step = np.linalg.solve(curvature, gradient)
+        weights = weights + step * min(1.0, MAX_STEP / max(float(np.abs(step).max()), 1e-9))
         if np.abs(step).max() < SETTLED:
             break
-    return weights
+    return weights, curvature
 
 
 def _erf(z: Floats) -> Floats:

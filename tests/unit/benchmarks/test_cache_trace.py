@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.trace_made_up import conversations
-from benchmarks.trace_ours import ours
+from benchmarks.trace_oracles import auc, chances_in_hindsight, hits, oracles, shares_returned
+from benchmarks.trace_ours import ours, ours_without_sessions
 from benchmarks.trace_policies import POLICIES, lfu, lru, optimal, s3fifo
 from benchmarks.trace_requests import TraceRequest, read_trace, visits
 
@@ -83,6 +84,28 @@ def test_our_policy_beats_lru_where_many_conversations_end_at_once() -> None:
     assert ours(requests, 250) > lru(blocks, 250)
 
 
+def test_without_sessions_our_policy_does_as_well_as_with_them_within_a_tenth() -> None:
+    requests = conversations(seed=5, count=400)
+    assert ours_without_sessions(requests, 250) > 0.9 * ours(requests, 250)
+
+
+def test_who_knows_which_conversations_go_on_finds_more_than_ours_and_errors_cost() -> None:
+    requests = conversations(seed=5, count=400)
+    named, uses = oracles(requests, 250), sum(len(request.blocks) for request in requests)
+    assert named["goes_on"] > ours(requests, 250) / uses
+    assert named["goes_on"] > named["goes_on_90_20"] > named["goes_on_70_30"]
+
+
+def test_chances_that_are_certain_and_right_rank_every_page_and_even_ones_none() -> None:
+    seen = list(visits(conversations(seed=5, count=200)))
+    returned = shares_returned(seen)
+    assert auc(returned, seen, returned) > 0.9  # a region may return in part
+    assert auc(returned * 0, seen, returned) == 0.5
+    hindsight = chances_in_hindsight(seen, returned)
+    assert hindsight.shape == returned.shape
+    assert 0 < hits(seen, hindsight, 100) < sum(len(visit.request.blocks) for visit in seen)
+
+
 def test_visits_know_nothing_of_what_comes_later() -> None:
     requests = conversations(seed=7)
     whole = list(visits(requests))
@@ -113,9 +136,12 @@ def test_the_command_prints_every_policy_for_both_budgets(tmp_path: Path) -> Non
                 "hash_ids": request.blocks,
             }
             file.write(json.dumps(row) + "\n")
-    command = [sys.executable, "benchmarks/cache_trace.py", "--json", "--requests", "200", "--trace", str(trace)]
+    command = [sys.executable, "benchmarks/cache_trace.py", "--json", "--oracles", "--requests", "200"]
+    command += ["--trace", str(trace)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["requests"] == 200 == len(read_trace(trace, 200))
     assert set(result["budgets"]) == {"10", "25"}
-    assert all(set(ratios) == {"ours", "lru", "lfu", "s3fifo", "optimal"} for ratios in result["budgets"].values())
+    names = {"ours", "ours_without_sessions", "lru", "lfu", "s3fifo", "optimal"}
+    assert all(set(ratios) == names for ratios in result["budgets"].values())
+    assert {"goes_on", "hindsight", "auc_ours", "auc_hindsight"} <= set(result["oracles"]["10"])

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagemesh.runtime.kv_value import (
+    Belief,
     Gaps,
     LearnerLimits,
     Region,
     ReturnLearner,
+    SeenPrompts,
     Visit,
     cost_s,
     features,
@@ -125,7 +127,7 @@ def test_the_learner_stays_bounded_and_finite_whatever_comes(
         learner.visited(key, visit, float(now_s), previous)
         assert learner.num_pending <= max_visits
     learner.refit(float(len(steps)))
-    assert np.isfinite(learner.weights).all()
+    assert np.isfinite(learner.belief.weights).all()
 
 
 def rounds(learner: ReturnLearner, *, returns: bool, start_s: float, visit: Visit = FIRST, count: int = 200) -> float:
@@ -156,14 +158,106 @@ def test_a_visit_that_is_only_late_does_not_count_as_gone() -> None:
     assert young.horizons(FIRST).new_s > old.horizons(FIRST).new_s + 50.0
 
 
-def test_learned_weights_can_be_carried_on_and_strange_ones_are_refused() -> None:
-    one, other = ReturnLearner(LearnerLimits()), ReturnLearner(LearnerLimits())
+def test_what_was_learned_is_carried_on_into_another_process_and_its_first_fit() -> None:
+    one, other, anew = (ReturnLearner(LearnerLimits()) for _ in range(3))
     one.refit(rounds(one, returns=True, start_s=0.0))
-    other.restore(one.weights)
+    other.carry_on(Belief.decode(one.belief.encode()))
     assert other.horizons(FIRST) == one.horizons(FIRST)
-    for strange in (np.zeros(3), np.full(len(PRIOR), np.nan)):
-        with pytest.raises(ValueError, match="another form"):
-            other.restore(strange)
+    for learner in (other, anew):
+        learner.visited("only", FIRST, 0.0)
+        learner.refit(10_000.0)
+    assert one.horizons(FIRST).new_s > other.horizons(FIRST).new_s > anew.horizons(FIRST).new_s + 50.0
+
+
+def test_what_was_carried_on_gives_way_to_what_is_seen_now() -> None:
+    one, other = ReturnLearner(LearnerLimits()), ReturnLearner(LearnerLimits())
+    before = one.horizons(FIRST).new_s
+    one.refit(rounds(one, returns=True, start_s=0.0))
+    other.carry_on(one.belief)
+    other.refit(rounds(other, returns=False, start_s=0.0, count=800) + 100_000.0)
+    assert other.horizons(FIRST).new_s < before
+
+
+def test_over_many_restarts_belief_grows_no_surer_than_by_twice_what_one_process_sees() -> None:
+    belief = Belief.at_first(0.5)
+    precisions = []
+    for _ in range(12):
+        learner = ReturnLearner(LearnerLimits())
+        learner.carry_on(belief)
+        learner.refit(rounds(learner, returns=True, start_s=0.0))
+        belief = learner.belief
+        precisions.append(float(np.trace(belief.precision)))
+    assert precisions[-1] < 2.5 * precisions[0]
+
+
+SIZE = len(PRIOR)
+AT_FIRST = Belief.at_first(0.5)
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b"[" * 100_000,
+        Belief(np.zeros(3), np.eye(3)).encode(),
+        Belief(np.full(SIZE, np.nan), np.eye(SIZE)).encode(),
+        Belief(np.full(SIZE, 1e3), np.eye(SIZE)).encode(),
+        Belief(np.zeros(SIZE), -np.eye(SIZE)).encode(),
+        Belief(np.zeros(SIZE), np.triu(np.ones((SIZE, SIZE)))).encode(),
+        AT_FIRST.encode().replace(b"turns", b"phase of the moon"),
+        AT_FIRST.encode().replace(b"0.7", b'"0.7x"'),
+        AT_FIRST.encode().replace(b"0.7", b"[0.7]"),
+    ],
+)
+def test_strange_weights_are_refused(strange: bytes) -> None:
+    with pytest.raises(ValueError, match=r"weights|could not|inhomogeneous|Expecting|decode"):
+        Belief.decode(strange)
+
+
+PAGE_TOKENS = 16
+
+
+def test_a_prompt_that_holds_all_of_an_earlier_one_is_its_next_turn() -> None:
+    seen = SeenPrompts(100)
+    first = seen.add(["s", "a", "b"], PAGE_TOKENS, 0.0)
+    other = seen.add(["s", "x"], PAGE_TOKENS, 1.0)
+    second = seen.add(["s", "a", "b", "c", "d"], PAGE_TOKENS, 60.0)
+    third = seen.add(["s", "a", "b", "c", "d", "e"], PAGE_TOKENS, 90.0)
+    assert [found.previous for found in (first, other, second, third)] == [None, None, "b", "d"]
+    assert (second.visit.turn, second.visit.known_tokens, second.visit.idle_s) == (2, 48, 60.0)
+    assert (third.visit.turn, third.visit.known_tokens, third.visit.idle_s) == (3, 80, 30.0)
+
+
+def test_the_same_prompt_again_is_no_later_turn() -> None:
+    seen = SeenPrompts(100)
+    visits = [seen.add(["a", "b"], PAGE_TOKENS, float(at)).visit for at in range(5)]
+    assert [visit.turn for visit in visits] == [1] * 5
+    assert [visit.new_tokens for visit in visits] == [32, 0, 0, 0, 0]
+
+
+def test_what_many_prompts_begin_with_is_an_opening_and_no_conversation() -> None:
+    seen = SeenPrompts(1_000)
+    seen.add(["system"], PAGE_TOKENS, 0.0)
+    found = [seen.add(["system", f"user {number}"], PAGE_TOKENS, float(number)) for number in range(1, 20)]
+    assert [one.previous for one in found[2:]] == [None] * 17
+    assert {one.visit.turn for one in found[2:]} == {1}
+    assert {one.visit.known_tokens for one in found} == {16}, "its pages were seen all the same"
+    again = seen.add(["system", "user 7", "more"], PAGE_TOKENS, 99.0)
+    assert (again.previous, again.visit.turn) == ("user 7", 2)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), max_size=40), st.integers(1, 5))
+def test_seen_prompts_stay_bounded_and_every_visit_is_sound(prompts: list[list[int]], max_prompts: int) -> None:
+    seen = SeenPrompts(max_prompts)
+    for at, prompt in enumerate(prompts):
+        pages = [tuple(prompt[: number + 1]) for number in range(len(prompt))]
+        found = seen.add(pages, PAGE_TOKENS, float(at))
+        assert 0 <= found.visit.known_tokens <= found.visit.prompt_tokens
+        assert found.previous is None or found.previous in pages
+        assert seen.num_prompts <= max_prompts
 
 
 def test_the_share_of_gaps_that_have_passed_grows_from_none_to_all() -> None:

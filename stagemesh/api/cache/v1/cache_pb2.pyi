@@ -116,9 +116,12 @@ class OpenSessionRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    AHEAD_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     session_id: _builtins.str
     user_id: _builtins.str
+    ahead: _builtins.bool
+    """The prompt is computed ahead of a request that may come; nobody has come back with it yet."""
     @_builtins.property
     def model(self) -> _common_pb2.ModelIdentity: ...
     def __init__(
@@ -128,10 +131,11 @@ class OpenSessionRequest(_message.Message):
         session_id: _builtins.str = ...,
         user_id: _builtins.str = ...,
         model: _common_pb2.ModelIdentity | None = ...,
+        ahead: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "session_id", b"session_id", "tenant_id", b"tenant_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "model", b"model", "session_id", b"session_id", "tenant_id", b"tenant_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -172,10 +176,13 @@ class ResolveRequest(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
+    AHEAD_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     session_id: _builtins.str
     """Whose the pages are that are stored under the lease; both may be empty."""
     user_id: _builtins.str
+    ahead: _builtins.bool
+    """The prompt is computed ahead of a request that may come; nobody has come back with it yet."""
     @_builtins.property
     def model(self) -> _common_pb2.ModelIdentity: ...
     @_builtins.property
@@ -188,10 +195,11 @@ class ResolveRequest(_message.Message):
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         session_id: _builtins.str = ...,
         user_id: _builtins.str = ...,
+        ahead: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "session_id", b"session_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "model", b"model", "session_id", b"session_id", "tenant_id", b"tenant_id", "token_ids", b"token_ids", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
