@@ -12,6 +12,20 @@ from stagemesh.validation.sandbox import SandboxConfig
 from stagemesh.validation.sets.config import AnchorSetsConfig
 
 
+class RankingConfig(Section):
+    """An adapter that ranks the values of a source for the fields that the rules leave open."""
+
+    adapter: str = ""
+    """Name of the adapter that the engines hold (`engine.adapters.load`); empty: none, where none was promoted."""
+    calibration: str = ""
+    """Folder of the adapter, or its `calibration.json`: from which likelihood on its judgement counts as sure. Without
+    one nothing does."""
+    timeout_ms: float = Field(default=2_000.0, gt=0)
+    """What asking an engine may take; the rules' result comes back after that."""
+    max_source_tokens: int = Field(default=4_096, ge=1)
+    """For longer sources no engine is asked."""
+
+
 class CorrectorConfig(Section):
     listen: str = ""
     """`host:port`; empty: the first of `addresses.corrector`."""
@@ -41,6 +55,8 @@ class CorrectorConfig(Section):
     """Issues that the regeneration is told."""
     max_prompt_answer_chars: int = Field(default=4_000, ge=1)
     """Characters of the rejected answer that the regeneration is shown."""
+
+    ranking: RankingConfig = RankingConfig()
 
     anchor_sets: AnchorSetsConfig = AnchorSetsConfig()
     """Stored reference sets of keys."""

@@ -103,7 +103,8 @@ class Corrector:
             correction.note("content.failed", f"no model could compare the values with the source: {error}")
             correction.repair = replace(correction.repair, certain=False)
             return
-        if findings != Findings():
+        correction.usage.forwards += findings.forwards
+        if replace(findings, forwards=0) != Findings():
             threshold = request.min_confidence or self._config.min_confidence
             correction.repair = await self._repairer.amend(correction.repair, findings, constraint, anchors, threshold)
 

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from services.corrector.changes import Change
-from services.corrector.proposals import ABSENT, Doubt, Findings, Proposal
-from services.corrector.repair import Repair
+from services.corrector.proposals import ABSENT, Doubt, Findings, Problem, Proposal
+from services.corrector.repair import DOUBT, Repair
 from stagemesh.validation.json_text import dump, parse
-from stagemesh.validation.verdict import from_data, to_data
+from stagemesh.validation.verdict import Issue, Severity, from_data, to_data
 
 
 def repair_data(repair: Repair) -> dict[str, Any]:
@@ -22,6 +22,30 @@ def repair_from(data: dict[str, Any]) -> Repair:
     return Repair(text=data["text"], verdict=from_data(data["verdict"]), changes=changes, certain=data["certain"])
 
 
+def problem_data(problem: Problem) -> dict[str, Any]:
+    """As far as questions are made of it; without the schema."""
+    return {
+        "value": "" if problem.value is ABSENT else dump(problem.value),
+        "source": problem.source,
+        "doubted": [issue.pointer for issue in problem.issues if issue.rule == DOUBT],
+        "changed": list(problem.changed),
+        "unsure": list(problem.unsure),
+    }
+
+
+def problem_from(data: dict[str, Any], schema: Any) -> Problem:
+    doubts = (Issue(pointer=pointer, rule=DOUBT, message="", severity=Severity.WARNING) for pointer in data["doubted"])
+    return Problem(
+        text="",
+        value=parse(data["value"], max_depth=1_000) if data["value"] else ABSENT,
+        schema=schema,
+        source=data["source"],
+        issues=tuple(doubts),
+        changed=tuple(data["changed"]),
+        unsure=tuple(data["unsure"]),
+    )
+
+
 def findings_data(findings: Findings) -> dict[str, Any]:
     """Values go as JSON texts, so that no digit is lost; an empty one says ABSENT."""
     return {
@@ -32,6 +56,7 @@ def findings_data(findings: Findings) -> dict[str, Any]:
         "doubts": [vars(doubt) for doubt in findings.doubts],
         "confirmed": list(findings.confirmed),
         "settles_all": findings.settles_all,
+        "forwards": findings.forwards,
     }
 
 
@@ -46,4 +71,5 @@ def findings_from(data: dict[str, Any]) -> Findings:
         doubts=tuple(Doubt(**doubt) for doubt in data["doubts"]),
         confirmed=tuple(data["confirmed"]),
         settles_all=data["settles_all"],
+        forwards=data["forwards"],
     )

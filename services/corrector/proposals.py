@@ -58,6 +58,8 @@ class Findings:
     """Pointers whose present values are known to be right: earlier changes there count as certain."""
     settles_all: bool = False
     """Every value that the schema knows is confirmed or proposed on evidence: how the text was read matters no more."""
+    forwards: int = 0
+    """Passes of a model that it took."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,10 @@ class Problem:
     """What is wrong with `value` still."""
     changed: tuple[str, ...] = ()
     """Pointers of the values that the form steps changed."""
+    unsure: tuple[str, ...] = ()
+    """Pointers of changes that are not sure enough for the correction to be certain."""
+    is_open: bool = True
+    """Something in it is in doubt, or was changed without being sure."""
     asked: Asked = Asked()
     """Only for proposers."""
 

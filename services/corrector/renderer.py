@@ -50,6 +50,11 @@ class Renderer:
                 token_ids.extend(self._tokenizer.encode(text, add_special_tokens=False).ids)
         return token_ids
 
+    def token_ids(self, text: str) -> list[int]:
+        """Of a plain text: what looks like a control token in it stays text."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
     def decode(self, token_ids: Sequence[int]) -> str:
         skipped = self._file.special_ids
         data = b"".join(self._file.token_bytes(token_id) for token_id in token_ids if token_id not in skipped)

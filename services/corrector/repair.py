@@ -51,4 +51,6 @@ def problem_of(
         anchors=tuple(demand for demand in demands if isinstance(demand, Anchor)),
         issues=repair.verdict.issues,
         changed=tuple(change.pointer for change in repair.changes if change.applied),
+        unsure=tuple(change.pointer for change in repair.changes if change.confidence < CERTAIN),
+        is_open=not repair.certain,
     )

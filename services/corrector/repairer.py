@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.corrector.changes import MIN_CONFIDENCE
-from services.corrector.data import findings_data, repair_data, repair_from
-from services.corrector.proposals import Findings
+from services.corrector.data import findings_data, problem_data, repair_data, repair_from
+from services.corrector.proposals import Findings, Problem
+from services.corrector.ranking.question import Question, questions_from
 from services.corrector.repair import Repair
 from stagemesh.validation.anchors import Anchor
 from stagemesh.validation.checker import Checker
-from stagemesh.validation.constraint import Constraint
+from stagemesh.validation.constraint import Constraint, Kind
+from stagemesh.validation.json_text import dump
 from stagemesh.validation.rule import Rule
 from stagemesh.validation.sandbox import LimitExceeded
 
@@ -39,6 +41,14 @@ class Repairer:
             verdict = await self._checker.validate(text, constraint, anchors)
             return Repair(text=text, verdict=verdict, certain=False)
         return repair_from(data)
+
+    async def questions(self, problem: Problem) -> tuple[Question, ...]:
+        """What a model can be asked about its values; nothing where finding that out takes too long."""
+        constraint = Constraint(Kind.JSON_SCHEMA, dump(problem.schema))
+        try:
+            return questions_from(await self._checker.call("questions", constraint, (), problem=problem_data(problem)))
+        except LimitExceeded:
+            return ()
 
     async def amend(
         self,

@@ -9,6 +9,7 @@ import grpc
 from services.corrector.config import CorrectorConfig
 from services.corrector.corrector import Corrector
 from services.corrector.engine_client import EngineClient
+from services.corrector.ranking.ranker import Ranker, configured_adapter
 from services.corrector.regenerate import Regenerator
 from services.corrector.renderer import RendererSet
 from services.corrector.repairer import Repairer
@@ -28,12 +29,15 @@ class CorrectorService:
         self._sandbox = Sandbox("services.corrector.worker", config.sandbox())
         self._engines = EngineClient(mesh.addresses.engine, mesh.max_message_bytes)
         repairer = Repairer(Checker(self._sandbox, config.checker()))
-        regenerator = Regenerator(RendererSet(mesh), self._engines, config)
+        renderers = RendererSet(mesh)
+        regenerator = Regenerator(renderers, self._engines, config)
+        default = configured_adapter(config.ranking)
+        ranker = Ranker(repairer.questions, renderers, self._engines, config.ranking, default)
         self._sets: AnchorSets | None = None
         if mesh.ledger_url:
             sets = config.anchor_sets
             self._sets = AnchorSets(mesh.ledger_url, sets, service="corrector", state_dir=mesh.state_dir)
-        self._corrector = Corrector(repairer, regenerator, config)
+        self._corrector = Corrector(repairer, regenerator, config, ranker)
 
     def register(self, server: grpc.aio.Server) -> None:
         corrector_pb2_grpc.add_CorrectorServiceServicer_to_server(

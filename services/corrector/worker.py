@@ -8,8 +8,11 @@ from typing import Any
 from services.corrector.amend import amended
 from services.corrector.chain import RepairChain
 from services.corrector.content.judge import judge
-from services.corrector.data import findings_from, repair_data, repair_from
+from services.corrector.data import findings_from, problem_from, repair_data, repair_from
 from services.corrector.proposals import ContentStep
+from services.corrector.ranking.ask import ask
+from services.corrector.ranking.question import questions_data
+from services.corrector.repair import schema_of
 from stagemesh.validation.data import anchors_from, constraint_from
 from stagemesh.validation.limits import Limits
 from stagemesh.validation.sandbox_child import Handlers, serve
@@ -20,9 +23,10 @@ CONTENT: ContentStep = judge
 
 
 def handlers() -> Handlers:
-    """Those of the validation, and two that take constraint, anchors, rules, limits and min_confidence:
+    """Those of the validation, and three that take constraint, anchors, rules, limits and min_confidence:
 
-    `repair {text, source}` and `amend {repair, findings}`; both give a repair (see `data`).
+    `repair {text, source}` and `amend {repair, findings}`; both give a repair (see `data`). `questions {problem}`
+    gives what a model can be asked about its values.
     """
     chains: dict[Limits, RepairChain] = {}
 
@@ -45,7 +49,10 @@ def handlers() -> Handlers:
         repair, findings = repair_from(data["repair"]), findings_from(data["findings"])
         return repair_data(amended(chain.validator, repair, findings, constraint, demands, data["min_confidence"]))
 
-    return {**validation_handlers(), "repair": repaired, "amend": amend}
+    def questions(data: dict[str, Any]) -> list[dict[str, Any]]:
+        return questions_data(ask(problem_from(data["problem"], schema_of(constraint_from(data)))))
+
+    return {**validation_handlers(), "repair": repaired, "amend": amend, "questions": questions}
 
 
 if __name__ == "__main__":

@@ -419,6 +419,7 @@ class EngineCore:
         assert sequence.scoring is not None, "the sequence is not scored"
         try:
             sequence.scoring.take(item.start, rows, self._runner.sampler)
+            sequence.scoring.steps.add(self._num_steps)
         except StagemeshError as error:
             return [(sequence, Ending(common_pb2.FINISH_REASON_ERROR, error=error))]
         except Exception:

@@ -12,6 +12,7 @@ from services.engine.kv.sequence_kv import SequenceKv
 from services.engine.page_table import Owner, PublicPrefix
 from services.engine.request import ComputedBy, RequestLimits
 from services.engine.sampling_params import SamplingParams
+from services.engine.score_branches import ScoreBranches
 from services.engine.scoring import Scoring
 from services.engine.sequence import Sequence
 from stagemesh.api.engine.v1 import engine_pb2
@@ -48,25 +49,28 @@ class ScoredSequences:
     """The sequences of one call."""
 
     trunk: Sequence
-    branches: Seq[Sequence | None]
-    """One for each continuation that the trunk does not score to its end."""
+    branches: ScoreBranches | None
+    """None for a single continuation, which the trunk scores to its end."""
 
     def all(self) -> list[Sequence]:
-        return [self.trunk, *(branch for branch in self.branches if branch is not None)]
+        """Each before its branches."""
+        return _with_branches(self.trunk)
+
+    def steps(self) -> list[int]:
+        """Of the engine, that computed any of them."""
+        return sorted(set().union(*(_scoring(sequence).steps for sequence in self.all())))
 
     def values(self) -> list[list[float]]:
         """For each continuation, what its tokens are worth; when all have ended."""
-        trunk = _scoring(self.trunk).values
-        if not self.branches:
-            return [[value for row in trunk for value in row]]
-        later = [[] if branch is None else _scoring(branch).values for branch in self.branches]
-        return [[first, *(row[0] for row in rows)] for first, rows in zip(trunk[0], later, strict=True)]
+        if self.branches is None:
+            return [[value for row in _scoring(self.trunk).values for value in row]]
+        return self.branches.values()
 
 
 def scored_sequences(
     request: engine_pb2.ScoreRequest, by: ComputedBy, call_id: str, deadline_s: float
 ) -> ScoredSequences:
-    """A trunk for the prompt and a branch for each continuation; a single continuation is one with the prompt.
+    """A trunk for the prompt and branches for the continuations; a single continuation is one with the prompt.
 
     Without a salt of the caller they share pages under one of their own.
     """
@@ -96,18 +100,16 @@ def scored_sequences(
     if len(continuations) == 1:
         (tokens,) = continuations
         trunk = sequence("", tokens[:-1], Scoring(len(prompt) - 1, [[token] for token in tokens]))
-        branches: list[Sequence | None] = []
+        branches = None
     else:
-        branches = [
-            sequence(f"/{number}", tokens[:-1], Scoring(len(prompt), [[token] for token in tokens[1:]]))
-            if len(tokens) > 1
-            else None
-            for number, tokens in enumerate(continuations)
-        ]
-        running = [branch for branch in branches if branch is not None]
-        trunk = sequence("", [], Scoring(len(prompt) - 1, [[tokens[0] for tokens in continuations]], running))
+        branches = ScoreBranches(continuations, len(prompt), sequence)
+        trunk = sequence("", [], branches.root)
     trunk.table.digests(trunk.tokens, len(prompt) // PAGE_SIZE)  # here, so that no step waits for it
     return ScoredSequences(trunk, branches)
+
+
+def _with_branches(sequence: Sequence) -> list[Sequence]:
+    return [sequence, *(each for branch in _scoring(sequence).branches for each in _with_branches(branch))]
 
 
 def _scoring(sequence: Sequence) -> Scoring:

@@ -97,6 +97,7 @@ def _response(sequences: ScoredSequences, trunk: Finished) -> engine_pb2.ScoreRe
     for values in sequences.values():
         response.scores.add(token_logprobs=values, sum=sum(values))
         response.usage.completion_tokens += len(values)
+    response.usage.forwards = len(sequences.steps())
     response.usage.prompt_tokens = sequences.trunk.num_prompt
     response.usage.cached_tokens = trunk.cached_tokens
     return response

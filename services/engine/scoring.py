@@ -44,6 +44,8 @@ class Scoring:
     branches: Seq[Sequence] = ()
     """They begin with all of this sequence's tokens, and run from its end on."""
     has_branched: bool = False
+    steps: set[int] = field(default_factory=set)
+    """Of the engine, that computed a part of it."""
     values: list[list[float]] = field(init=False)
     """[rows] natural logarithms, as many as targets; none until computed"""
 

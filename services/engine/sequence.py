@@ -152,9 +152,9 @@ class Sequence:
 
     @property
     def num_in_all(self) -> int:
-        """Itself, and the branches that have not begun."""
+        """Itself, and the branches that have not begun, with theirs."""
         waits = self.scoring is not None and not self.scoring.has_branched
-        return 1 + len(self.scoring.branches) if self.scoring is not None and waits else 1
+        return 1 + sum(branch.num_in_all for branch in self.scoring.branches) if self.scoring and waits else 1
 
     @property
     def num_output(self) -> int:

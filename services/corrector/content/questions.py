@@ -6,6 +6,9 @@ from typing import Any
 
 from stagemesh.validation.json_text import dump
 
+NOTHING = "none"
+"""The answer where the source does not tell the value."""
+
 
 def opening(source: str) -> str:
     """What stands before the first question; the same for all fields of one source."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +27,29 @@ def save_adapter(folder: Path, decoder: Decoder, recipe: Recipe, revision: str, 
         f"{PREFIX}{name}.weight": value.detach().to(torch.bfloat16).contiguous()
         for name, value in decoder.parameters().items()
     }
+    layers = decoder.config.num_layers
     save_file(tensors, folder / WEIGHTS)
     config = {
         "peft_type": "LORA", "r": recipe.rank, "lora_alpha": recipe.alpha, "target_modules": list(TARGETS),
+        "layers_to_transform": list(range(recipe.first_layer(layers), layers)),
         "bias": "none", "task_type": "CAUSAL_LM", "stagemesh_base_revision": revision,
     }  # fmt: skip
     (folder / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     (folder / RECIPE).write_text(json.dumps({"recipe": recipe.data(), **told}, indent=1) + "\n", encoding="utf-8")
 
 
-def read_rank(folder: Path) -> tuple[int, int]:
-    """Rank and alpha. Raises ModelMissing, ModelCorrupt."""
+@dataclass(frozen=True)
+class Form:
+    rank: int
+    alpha: int
+    first_layer: int
+
+
+def read_form(folder: Path) -> Form:
+    """Raises ModelMissing, ModelCorrupt."""
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        return int(config["r"]), int(config["lora_alpha"])
+        return Form(int(config["r"]), int(config["lora_alpha"]), min(config.get("layers_to_transform") or [0]))
     except FileNotFoundError:
         raise ModelMissing(f"{folder} holds no adapter") from None
     except (KeyError, ValueError, TypeError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,23 @@ class Seen:
     """[R, pages] share of attention."""
 
 
+@dataclass(frozen=True)
+class Branches:
+    positions: torch.Tensor
+    """[S] of each token in its branch, counted from the trunk's beginning."""
+    mask: torch.Tensor
+    """[S, S] what each token sees: the trunk, and its own branch up to itself."""
+
+
+def branches_of(token_branches: torch.Tensor) -> Branches:
+    """Of the branch numbers of tokens [S]: 0 for the trunk, which comes first."""
+    length = len(token_branches)
+    order = torch.arange(length)
+    same = token_branches[:, None] == token_branches[None, :]
+    mask = (same | (token_branches == 0)[None, :]) & (order[None, :] <= order[:, None])
+    return Branches(positions=mask.sum(1) - 1, mask=mask)
+
+
 @dataclass
 class Past:
     """Keys and values of the tokens before, for each layer: [KV heads, S, D] each. Not trained through."""
@@ -52,6 +70,16 @@ class Past:
     @property
     def length(self) -> int:
         return self.layers[0][0].shape[1] if self.layers else 0
+
+
+class Linear:
+    """`y = W x`, frozen."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        self.weight = weight
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.linear(x, self.weight)
 
 
 class LoraLinear:
@@ -84,9 +112,13 @@ def fastest_dtype() -> torch.dtype:
 
 class Decoder:
     def __init__(
-        self, files: ModelFiles, *, rank: int, alpha: int, seed: int, dtype: torch.dtype | None = None
-    ) -> None:
-        """Raises UnsupportedModel for models that are no plain Llama in a GGUF file."""
+        self, files: ModelFiles, *, rank: int, alpha: int, seed: int,
+        first_layer: Callable[[int], int] = lambda layers: 0, dtype: torch.dtype | None = None,
+    ) -> None:  # fmt: skip
+        """`first_layer`: from the number of layers, the first that has a LoRA; no gradient goes below it.
+
+        Raises UnsupportedModel for models that are no plain Llama in a GGUF file.
+        """
         if files.kind != "gguf":
             raise UnsupportedModel(f"{files.path}: adapters are trained on models in GGUF files")
         stored = open_gguf(files.path)
@@ -101,8 +133,14 @@ class Decoder:
             tuple(self._read(stored, f"blk.{layer}.{name}").float() for name in ("attn_norm", "ffn_norm"))
             for layer in range(self.config.num_layers)
         ]
+        first = first_layer(self.config.num_layers)
         self.linears = [
-            {name: LoraLinear(self._linear(stored, layer, name), rank, alpha, generator) for name in TARGETS}
+            {
+                name: LoraLinear(self._linear(stored, layer, name), rank, alpha, generator)
+                if layer >= first
+                else Linear(self._linear(stored, layer, name))
+                for name in TARGETS
+            }
             for layer in range(self.config.num_layers)
         ]
 
@@ -111,23 +149,32 @@ class Decoder:
         found = {}
         for layer, linears in enumerate(self.linears):
             for name, linear in linears.items():
+                if isinstance(linear, Linear):
+                    continue
                 block = "mlp" if _STORED[name].startswith("ffn") else "self_attn"
                 found[f"layers.{layer}.{block}.{name}.lora_A"] = linear.a
                 found[f"layers.{layer}.{block}.{name}.lora_B"] = linear.b
         return found
 
     def hidden(
-        self, token_ids: torch.Tensor, seen: Seen | None = None, past: Past | None = None, keep: Past | None = None
-    ) -> torch.Tensor:
+        self, token_ids: torch.Tensor, seen: Seen | None = None, past: Past | None = None, keep: Past | None = None,
+        branches: Branches | None = None,
+    ) -> torch.Tensor:  # fmt: skip
         """Of one sequence, [S] int64 → [S, H], normalised for the head.
 
-        `past`: what stands before it. `keep`, empty, takes the keys and values of all up to its end.
+        `past`: what stands before it. `keep`, empty, takes the keys and values of all up to its end. `branches`: the
+        sequence is a trunk with branches that do not see each other.
         """
-        cos, sin = self._rotary(past.length if past else 0, len(token_ids))
+        start = past.length if past else 0
+        positions = torch.arange(start, start + len(token_ids)) if branches is None else branches.positions
+        cos, sin = self._rotary(positions)
+        mask = None if branches is None else branches.mask
+        if mask is None and start:
+            mask = torch.ones(len(token_ids), start + len(token_ids), dtype=torch.bool).tril(start)
         x = functional.embedding(token_ids, self.embedding)
         for layer, linears in enumerate(self.linears):
             attention_norm, ffn_norm = self.norms[layer]
-            x = x + self._attend(self._normed(x, attention_norm), linears, cos, sin, layer, seen, past, keep)
+            x = x + self._attend(self._normed(x, attention_norm), linears, cos, sin, layer, mask, seen, past, keep)
             normed = self._normed(x, ffn_norm)
             gated = functional.silu(linears["gate_proj"](normed)) * linears["up_proj"](normed)
             x = x + linears["down_proj"](gated)
@@ -138,8 +185,8 @@ class Decoder:
         return functional.linear(hidden, self.head).float()
 
     def _attend(
-        self, x: torch.Tensor, linears: dict[str, LoraLinear], cos: torch.Tensor, sin: torch.Tensor, layer: int,
-        seen: Seen | None, past: Past | None, keep: Past | None,
+        self, x: torch.Tensor, linears: dict[str, Linear | LoraLinear], cos: torch.Tensor, sin: torch.Tensor,
+        layer: int, mask: torch.Tensor | None, seen: Seen | None, past: Past | None, keep: Past | None,
     ) -> torch.Tensor:  # fmt: skip
         c, length = self.config, len(x)
         q = _rotate(linears["q_proj"](x).view(length, c.num_heads, c.head_dim), cos, sin)
@@ -155,8 +202,6 @@ class Decoder:
         k, v = (part.repeat_interleave(c.num_heads // c.num_kv_heads, dim=0) for part in (k, v))
         if seen is not None and seen.layer == layer and seen.rows is not None:
             seen.page_mass = _page_mass(q, k, seen.rows)
-        before = k.shape[1] - length
-        mask = None if not before else torch.ones(length, k.shape[1], dtype=torch.bool).tril(before)
         out = functional.scaled_dot_product_attention(q[None], k[None], v[None], mask, is_causal=mask is None)[0]
         return linears["o_proj"](out.transpose(0, 1).reshape(length, -1))
 
@@ -165,11 +210,11 @@ class Decoder:
         scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.config.rms_norm_eps)
         return (scaled * weight).to(self._dtype)
 
-    def _rotary(self, start: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """[S, 1, D/2] each, from position `start` on."""
+    def _rotary(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[S] → [S, 1, D/2] each."""
         dim = self.config.head_dim
         frequencies = 1 / self.config.rope_theta ** (torch.arange(0, dim, 2, dtype=torch.float32) / dim)
-        angles = torch.outer(torch.arange(start, start + length, dtype=torch.float32), frequencies)
+        angles = torch.outer(positions.float(), frequencies)
         return angles.cos()[:, None], angles.sin()[:, None]
 
     def _linear(self, stored: GgufFile, layer: int, name: str) -> torch.Tensor:

@@ -12,9 +12,9 @@ import torch
 from tokenizers import Tokenizer
 
 from services.corrector.content.questions import answer, opening, question
-from services.corrector.training.adapter_files import load_into, read_rank
+from services.corrector.training.adapter_files import Form, load_into, read_form
 from services.corrector.training.decoder import Decoder, Past
-from services.corrector.training.examples import Told, made_up, scalars
+from services.corrector.training.examples import Told, deciding, made_up, scalars
 from stagemesh.models.store import ModelFiles
 from stagemesh.models.tokenizer_file import load_tokenizer
 
@@ -25,12 +25,12 @@ SURE = 0.995
 
 @dataclass(frozen=True)
 class Ranked:
-    """One field: whether the likeliest candidate was right, and by how many nats a token it led."""
+    """One field: whether the likeliest candidate was right, and by how many nats it led."""
 
     right: bool
     margin: float
     nll: float
-    """Of the true value, a token."""
+    """Of the true value, as far as it differs from the others."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def rankings(
 
 def decoder_with(files: ModelFiles, folder: Path | None) -> Decoder:
     """The model with the adapter in `folder`, or without one."""
-    rank, alpha = (1, 1) if folder is None else read_rank(folder)
-    decoder = Decoder(files, rank=rank, alpha=alpha, seed=0)  # B is zero: without an adapter it adds nothing
+    form = Form(1, 1, 0) if folder is None else read_form(folder)  # B is zero: without an adapter it adds nothing
+    decoder = Decoder(files, rank=form.rank, alpha=form.alpha, seed=0, first_layer=lambda layers: form.first_layer)
     if folder is not None:
         load_into(decoder, folder)
     return decoder
@@ -120,14 +120,15 @@ def _ranked(scores: Sequence[float]) -> Ranked:
 
 
 def score(decoder: Decoder, tokenizer: Tokenizer, past: Past, asked: str, values: Sequence[Any]) -> list[float]:
-    """The mean log-probability a token of each value after a question about the source in `past`."""
+    """The log-probability of each value after a question about the source in `past`, as far as it differs."""
     start = _ids(tokenizer, asked)
+    each = [_ids(tokenizer, answer(value)) for value in values]
     found = []
-    for value in values:
-        ids = _ids(tokenizer, answer(value))
+    for whole in each:
+        ids = whole[: deciding(whole, [other for other in each if other is not whole])]
         hidden = decoder.hidden(torch.tensor(start + ids), past=past)[len(start) - 1 : -1]
         by_token = decoder.logits(hidden).log_softmax(-1).gather(1, torch.tensor(ids)[:, None])
-        found.append(float(by_token.mean()))
+        found.append(float(by_token.sum()))
     return found
 
 

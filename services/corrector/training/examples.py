@@ -1,17 +1,18 @@
-"""From objects with prose to tokens: the prose, then questions and values; only the values are learnt."""
+"""From objects with prose to tokens: the prose, then questions and values side by side; only the values are learnt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from services.corrector.content.questions import answer, opening, question
+from services.corrector.content.questions import NOTHING, answer, opening, question
+from services.corrector.training.prose.composed import matter
 from services.corrector.training.prose.kinds import KINDS
-from services.corrector.training.prose.objects import instance, prose, schema
+from services.corrector.training.prose.objects import instance, said, schema
 
 SENSITIVE = frozenset("0123456789%$¥€£.-@")
 
@@ -23,15 +24,21 @@ class Told:
     source: str
     value: dict[str, Any]
     titles: dict[str, str]
+    words: dict[str, str] = field(default_factory=dict)
+    """Field → its value as the source writes it; where that is not known, the value itself."""
 
 
 @dataclass(frozen=True)
 class Example:
     token_ids: list[int]
+    branches: list[int]
+    """For each token: 0 for the source, else the number of its question; questions do not see each other."""
     targets: list[int]
     """Positions whose token is learnt; predicted from the position before."""
     sensitive: list[bool]
     """For each target."""
+    deciding: list[bool]
+    """For each target: whether other values of the object begin like this one up to before it."""
 
 
 def made_up(seed: int, part: str) -> Iterator[Told]:
@@ -42,7 +49,17 @@ def made_up(seed: int, part: str) -> Iterator[Told]:
         kind = rng.choice(kinds)
         value = instance(rng, kind)
         properties = schema(kind)["properties"]
-        yield Told(prose(rng, kind, value), value, {name: str(properties[name].get("title", "")) for name in value})
+        source, words = said(rng, kind, value)
+        yield Told(source, value, {name: str(properties[name].get("title", "")) for name in value}, words)
+
+
+def composed(seed: int) -> Iterator[Told]:
+    """Matters of any roles, without end; some are asked for what they do not tell."""
+    rng = Random(f"composed {seed}")
+    while True:
+        drawn = matter(rng)
+        words = {name: word or NOTHING for name, word in drawn.asked.items()}
+        yield Told(drawn.source, dict(words), drawn.titles, words)
 
 
 def told_of(source: str, value: dict[str, Any], schema: dict[str, Any]) -> Told:
@@ -53,22 +70,39 @@ def told_of(source: str, value: dict[str, Any], schema: dict[str, Any]) -> Told:
 
 
 def scalars(told: Told) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in told.value.items() if isinstance(value, str | int | float)]
+    """Fields with single values, as the source writes them where that is known."""
+    return [
+        (name, told.words.get(name, value))
+        for name, value in told.value.items()
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+    ]
 
 
 def example_of(told: Told, tokenizer: Tokenizer, rng: Random, max_tokens: int) -> Example | None:
-    """All scalars of an object in one sequence, in an order drawn anew; None where it is too long."""
+    """All scalars of an object after one source, in an order drawn anew; None where it is too long."""
     token_ids = tokenizer.encode(opening(told.source), add_special_tokens=False).ids
-    targets: list[int] = []
-    sensitive: list[bool] = []
+    branches = [0] * len(token_ids)
+    example = Example(token_ids, branches, [], [], [])
     asked = scalars(told)
     rng.shuffle(asked)
-    for name, value in asked:
+    answers = [tokenizer.encode(answer(value), add_special_tokens=False) for _, value in asked]
+    for branch, ((name, value), encoded) in enumerate(zip(asked, answers, strict=True), start=1):
         token_ids += tokenizer.encode(question(name, told.titles.get(name, "")), add_special_tokens=False).ids
-        encoded = tokenizer.encode(answer(value), add_special_tokens=False)
-        targets += range(len(token_ids), len(token_ids) + len(encoded.ids))
-        sensitive += [bool(SENSITIVE & set(answer(value)[start:end])) for start, end in encoded.offsets]
+        example.targets.extend(range(len(token_ids), len(token_ids) + len(encoded.ids)))
+        example.sensitive.extend(bool(SENSITIVE & set(answer(value)[start:end])) for start, end in encoded.offsets)
+        num_deciding = deciding(encoded.ids, [other.ids for other in answers if other is not encoded])
+        example.deciding.extend(index < num_deciding for index in range(len(encoded.ids)))
         token_ids += encoded.ids
-    if len(token_ids) > max_tokens or not targets:
-        return None
-    return Example(token_ids, targets, sensitive)
+        branches += [branch] * (len(token_ids) - len(branches))
+    return example if len(token_ids) <= max_tokens and example.targets else None
+
+
+def deciding(ids: Sequence[int], others: Sequence[Sequence[int]]) -> int:
+    """How many tokens of a value it takes to tell it from all others."""
+    shared = 0
+    for other in others:
+        equal = 0
+        while equal < min(len(ids), len(other)) and ids[equal] == other[equal]:
+            equal += 1
+        shared = max(shared, equal)
+    return min(len(ids), shared + 1)

@@ -8,7 +8,7 @@ from random import Random
 import torch
 from torch.nn import functional
 
-from services.corrector.training.decoder import Decoder, Seen
+from services.corrector.training.decoder import Decoder, Seen, branches_of
 from services.corrector.training.examples import Example
 from services.corrector.training.recipe import Losses
 
@@ -20,13 +20,15 @@ def loss_of(decoder: Decoder, example: Example, losses: Losses, rng: Random) -> 
     seen = Seen(wants_keys=losses.memory_swing > 0)
     if losses.mask_stability > 0:
         seen.layer, seen.rows = rng.randrange(decoder.config.num_layers), rows
-    hidden = decoder.hidden(token_ids, seen)[rows]  # [R, H]
+    branches = branches_of(torch.tensor(example.branches))
+    hidden = decoder.hidden(token_ids, seen, branches=branches)[rows]  # [R, H]
     if losses.token_clip > 0 and hidden.requires_grad:
         hidden.register_hook(  # type: ignore[no-untyped-call]  # torch has no types for hooks
             lambda gradient: clipped(gradient, losses.token_clip)
         )
     by_token = functional.cross_entropy(decoder.logits(hidden), token_ids[rows + 1], reduction="none")  # [R]
     weights = torch.where(torch.tensor(example.sensitive), losses.sensitive, 1.0)
+    weights = weights * torch.where(torch.tensor(example.deciding), 1.0, losses.copied)
     total = (by_token * weights).sum() / weights.sum()
     terms = {"tokens": float(by_token.detach().mean())}
     extras: dict[str, tuple[float, Callable[[], torch.Tensor]]] = {

@@ -17,6 +17,8 @@ class Losses:
 
     sensitive: float = 2.0
     """Weight of tokens with digits, signs of currencies or percent; others weigh 1."""
+    copied: float = 0.3
+    """Weight of the tokens that follow once a value differs from all others of its type: they are only copied."""
     token_clip: float = 0.0
     """Largest norm of the gradient that one token sends into the model; 0: no limit."""
     latency: float = 0.0
@@ -30,6 +32,8 @@ class Losses:
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     seed: int = 1
+    adapted: float = 0.75
+    """Share of the layers that have a LoRA, from the top; no gradient goes below."""
     rank: int = 8
     alpha: int = 16
     learning_rate: float = 1e-3
@@ -37,6 +41,8 @@ class Recipe:
     steps: int = 300
     batch: int = 4
     """Objects in one step."""
+    composed: float = 0.8
+    """Share of matters composed of any roles among the examples that are made up; the others are of fixed kinds."""
     max_tokens: int = 640
     """Of one object with its source; longer ones are left out."""
     weight_decay: float = 0.0
@@ -45,8 +51,14 @@ class Recipe:
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= MAX_RANK:
             raise InvalidRequest("INVALID_RECIPE", f"rank must be 1 to {MAX_RANK}, not {self.rank}", field="rank")
+        if not 0 < self.adapted <= 1:
+            raise InvalidRequest("INVALID_RECIPE", "adapted must be above 0 and at most 1", field="adapted")
         if self.steps < 1 or self.batch < 1:
             raise InvalidRequest("INVALID_RECIPE", "steps and batch must be at least 1", field="steps")
+
+    def first_layer(self, num_layers: int) -> int:
+        """The first that has a LoRA."""
+        return num_layers - max(1, round(self.adapted * num_layers))
 
     def data(self) -> dict[str, Any]:
         return asdict(self)

@@ -16,7 +16,7 @@ import torch
 
 from services.corrector.training.adapter_files import CHECKPOINT, save_adapter
 from services.corrector.training.decoder import Decoder
-from services.corrector.training.examples import Example, Told, example_of, made_up
+from services.corrector.training.examples import Example, Told, composed, example_of, made_up
 from services.corrector.training.losses import loss_of
 from services.corrector.training.recipe import Recipe, recipe_from
 from stagemesh.models.revision import revision
@@ -25,7 +25,7 @@ from stagemesh.models.tokenizer_file import load_tokenizer
 
 MEASURED_STEPS = 3
 """After so many, a budget of time becomes a number of steps."""
-SAVED_EVERY = 25
+SAVED_EVERY = 20
 SHARE_OF_OWN = 0.5
 """Of a tenant's own cases among the examples, where there are any."""
 MAX_NORM = 1.0
@@ -58,7 +58,7 @@ def train(
     if checkpoint is not None:
         recipe = recipe_from(checkpoint["recipe"])
     torch.manual_seed(recipe.seed)
-    decoder = Decoder(files, rank=recipe.rank, alpha=recipe.alpha, seed=recipe.seed)
+    decoder = Decoder(files, rank=recipe.rank, alpha=recipe.alpha, seed=recipe.seed, first_layer=recipe.first_layer)
     parameters = list(decoder.parameters().values())
     optimizer = torch.optim.AdamW(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
     first = 0
@@ -112,10 +112,12 @@ def _share(step: int, recipe: Recipe) -> float:
 def _batches(files: ModelFiles, recipe: Recipe, own: Sequence[Told]) -> Iterator[list[Example]]:
     tokenizer = load_tokenizer(files).build()
     rng = Random(f"batches {recipe.seed}")
-    made, owned = made_up(recipe.seed, "first"), cycle(own)
+    made, mixed, owned = made_up(recipe.seed, "first"), composed(recipe.seed), cycle(own)
     batch: list[Example] = []
     while True:
-        told = next(owned) if own and rng.random() < SHARE_OF_OWN else next(made)
+        told = next(mixed) if rng.random() < recipe.composed else next(made)
+        if own and rng.random() < SHARE_OF_OWN:
+            told = next(owned)
         example = example_of(told, tokenizer, rng, recipe.max_tokens)
         if example is not None:
             batch.append(example)

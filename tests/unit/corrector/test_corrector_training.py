@@ -17,10 +17,11 @@ import pytest
 import torch
 
 from benchmarks.correction_losses import Run, measured, table
+from services.corrector.content.questions import NOTHING
 from services.corrector.training.adapter_files import CHECKPOINT, CONFIG, WEIGHTS, load_into
-from services.corrector.training.decoder import Decoder, Past, Seen
+from services.corrector.training.decoder import Decoder, Past, Seen, branches_of
 from services.corrector.training.evaluate import Ranked, evaluate, sure_margin
-from services.corrector.training.examples import example_of, made_up, told_of
+from services.corrector.training.examples import composed, deciding, example_of, made_up, told_of
 from services.corrector.training.losses import clipped, loss_of, refused, unsteadiness
 from services.corrector.training.recipe import Losses, Recipe
 from services.corrector.training.train import Progress, train
@@ -140,6 +141,37 @@ def test_the_same_tokens_after_a_past_give_the_same_states(files: ModelFiles) ->
         whole = decoder.hidden(token_ids)
         decoder.hidden(token_ids[:25], keep=past)
         torch.testing.assert_close(decoder.hidden(token_ids[25:], past=past), whole[25:])
+
+
+def test_questions_of_one_source_do_not_see_each_other(files: ModelFiles) -> None:
+    decoder, trunk, questions = (
+        decoder_of(files),
+        torch.arange(10),
+        [torch.tensor([11, 12]), torch.tensor([21, 22, 23])],
+    )
+    together = branches_of(torch.tensor([0] * 10 + [1] * 2 + [2] * 3))
+    with torch.inference_mode():
+        found = decoder.hidden(torch.cat([trunk, *questions]), branches=together)
+        for question, states in zip(questions, found[10:].split([2, 3]), strict=True):
+            torch.testing.assert_close(decoder.hidden(torch.cat([trunk, question]))[10:], states)
+
+
+def test_only_layers_from_the_first_on_are_adapted(files: ModelFiles) -> None:
+    decoder = Decoder(files, rank=2, alpha=4, seed=1, first_layer=lambda layers: layers, dtype=torch.float32)
+    assert decoder.parameters() == {}
+    assert (Recipe().first_layer(30), Recipe(adapted=1.0).first_layer(30), Recipe().first_layer(1)) == (8, 0, 0)
+
+
+def test_composed_matters_say_what_is_asked_of_them() -> None:
+    for told in islice(composed(5), 100):
+        assert all(word in told.source for word in told.words.values() if word != NOTHING)
+    assert any(NOTHING in told.words.values() for told in islice(composed(5), 100))
+
+
+def test_what_tells_a_value_from_the_others_decides() -> None:
+    assert deciding([5, 6, 7, 8], [[5, 6, 9], [1]]) == 3
+    assert deciding([5, 6], [[5, 6, 9]]) == 2
+    assert deciding([5, 6], []) == 1
 
 
 def test_every_term_of_the_loss_reaches_the_adapter(files: ModelFiles) -> None:

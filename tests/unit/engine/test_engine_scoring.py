@@ -204,6 +204,20 @@ def test_continuations_go_on_from_the_pages_of_their_prompt(num_prompt: int) -> 
     assert core.load().used_pages == 0
 
 
+def test_what_continuations_share_is_computed_once() -> None:
+    runner = FakeRunner(64)
+    core = make_core(runner, 64, chunk=128)
+    asked = [3, 1, 4, 1, 5]
+    continuations = [[*asked, 9, 2], [*asked, 9, 7, 8], asked, [*asked, 6], [2, 7], [2, 7]]
+    call = scored_call(PROMPT, continuations)
+    core.add(call.trunk)
+    run_to_end(core)
+    assert is_right(call, PROMPT, continuations)
+    assert runner.num_tokens == len(PROMPT) + len(asked) + (1 + 2) + 2, "two tokens that are alike take no pass more"
+    assert call.steps() == [0, 1, 2]
+    assert core.load().used_pages == 0
+
+
 def test_a_branch_without_room_waits_and_is_scored_all_the_same() -> None:
     core = make_core(FakeRunner(8), 8, chunk=64)
     call = scored_call(PROMPT, [[number, *range(1, 40)] for number in range(1, 6)])

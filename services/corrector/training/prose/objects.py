@@ -85,13 +85,19 @@ def _make(rng: Random, kind: Kind, maker: str, truth: dict[str, Any]) -> Any:
 
 
 def prose(rng: Random, kind: Kind, truth: dict[str, Any]) -> str:
-    text = rng.choice(kind.prose)
+    return said(rng, kind, truth)[0]
+
+
+def said(rng: Random, kind: Kind, truth: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Prose, and the words of each single value in it."""
+    text, words = rng.choice(kind.prose), dict[str, str]()
 
     def put(match: re.Match[str]) -> str:
         name, _, style = match[1].partition(":")
         value = truth[name]
         if not isinstance(value, list):
-            return made.shown(value, style, rng)
+            words[name] = made.shown(value, style, rng)
+            return words[name]
         if isinstance(value[0], dict):
             return kind.joint.join(_row(rng, kind.row, item) for item in value)
         if kind.language == "zh":
@@ -101,7 +107,7 @@ def prose(rng: Random, kind: Kind, truth: dict[str, Any]) -> str:
     text = re.sub(r"\{([a-z_]+(?::[a-z]+)?)\}", put, text)
     for junk in rng.sample(JUNK[kind.language], rng.randint(0, 2)):
         text = f"{text}\n{junk}" if rng.random() < 0.7 else f"{junk}\n{text}"
-    return text
+    return text, words
 
 
 def _row(rng: Random, row: str, item: dict[str, Any]) -> str:

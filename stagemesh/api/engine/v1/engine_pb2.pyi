@@ -504,7 +504,7 @@ class ScoreResponse(_message.Message):
 
     @_builtins.property
     def usage(self) -> _common_pb2.Usage:
-        """The tokens of the prompt, and of the continuations together."""
+        """The tokens of the prompt, and of the continuations together; `forwards` counts all passes that computed any of them."""
 
     @_builtins.property
     def model(self) -> _common_pb2.ModelIdentity:
