@@ -31,9 +31,14 @@ class RootReader:
         self._root: Root | None = None
         self._read_at_s = 0.0
 
+    @property
+    def fresh(self) -> Root | None:
+        """The root, while it need not be read again."""
+        return self._root if self._clock() - self._read_at_s < self._refresh_s else None
+
     async def read(self) -> Root:
-        if self._root is not None and self._clock() - self._read_at_s < self._refresh_s:
-            return self._root
+        if (root := self.fresh) is not None:
+            return root
         read_at_s = self._clock()
         # The first epoch is the time, so that a lost epoch never comes back to one that has been used.
         epoch, secret = await self._script(

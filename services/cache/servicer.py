@@ -81,7 +81,9 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         check_id(request.tenant_id, "tenant_id", self._config)
         check_id(request.session_id, "session_id", self._config, required=False)
         check_id(request.user_id, "user_id", self._config, required=False)
-        opened = await self._guard.call(self._store.resolve(request.tenant_id, request.model), self._lookup_s)
+        opened = self._store.resolve_at_once(request.tenant_id, request.model)
+        if opened is None:
+            opened = await self._guard.call(self._store.resolve(request.tenant_id, request.model), self._lookup_s)
         lease = self._lease(opened)
         await self._add_kv(lease, request, opened, request.token_ids)
         return cache_pb2.ResolveResponse(lease=lease)

@@ -45,7 +45,14 @@ class SessionStore:
         return await self._root.read()
 
     async def resolve(self, tenant_id: str, model: ModelIdentity) -> Opened:
-        root = await self._root.read()
+        return self._resolved(await self._root.read(), tenant_id, model)
+
+    def resolve_at_once(self, tenant_id: str, model: ModelIdentity) -> Opened | None:
+        """As `resolve`, without Redis; None where it has to be asked."""
+        root = self._root.fresh
+        return None if root is None else self._resolved(root, tenant_id, model)
+
+    def _resolved(self, root: Root, tenant_id: str, model: ModelIdentity) -> Opened:
         return Opened(
             session=None,
             stamp=LeaseStamp(root.epoch, 0, 0),

@@ -80,7 +80,7 @@ class Registry:
         tracked = Tracked(
             sequence_id=submit.sequence_id,
             tenant_id=submit.tenant_id,
-            fingerprint=fingerprint_of(submit),
+            fingerprint=b"",
             tokens=delivered,
             num_delivered=len(delivered),
             cursor=len(delivered),
@@ -91,7 +91,11 @@ class Registry:
         self._num_live += 1
         self._idle.clear()
         self._note_load()
-        tracked.starting = asyncio.ensure_future(self._start(tracked, submit, params))
+        if self._factory.builds_at_once(submit):
+            self._start_at_once(tracked, submit, params)
+        else:
+            tracked.starting = asyncio.ensure_future(self._start(tracked, submit, params))
+        tracked.fingerprint = fingerprint_of(submit)  # last: the core has begun by now
 
     def cancel(self, sequence_id: str) -> None:
         """End a sequence at the next step boundary; unknown and ended ones are left alone."""
@@ -206,23 +210,39 @@ class Registry:
         tracked.attach(subscriber, len(known))
         subscriber.attach(tracked)
 
+    def _start_at_once(self, tracked: Tracked, submit: engine_pb2.Submit, params: SamplingParams) -> None:
+        """As `_start`, for a plain sequence: without the turns of the event loop that a task takes."""
+        try:
+            built = self._factory.build_at_once(submit, params)
+        except Exception as error:  # noqa: BLE001  told to the sequence's caller
+            self._refuse_for(tracked, error)
+        else:
+            self._hand_over(tracked, *built)
+
     async def _start(self, tracked: Tracked, submit: engine_pb2.Submit, params: SamplingParams) -> None:
         try:
-            sequence, ending = await self._factory.build(submit, params)
-        except StagemeshError as error:
-            self._refuse(tracked, error)
-        except Exception:
-            log.exception("sequence could not be started", sequence_id=tracked.sequence_id)
-            self._refuse(tracked, Internal("INTERNAL", "the sequence could not be started; the engine's log has more"))
+            built = await self._factory.build(submit, params)
+        except Exception as error:  # noqa: BLE001  told to the sequence's caller
+            self._refuse_for(tracked, error)
         else:
-            tracked.starting = None
-            if sequence.adapter is not None and sequence.adapter.is_freed:
-                self._refuse(tracked, adapter_gone(sequence.adapter))
-            elif ending is None:
-                sequence.table.is_forgotten = tracked.is_forgotten
-                self._send(Add(sequence))
-            else:
-                self._finish_unstarted(tracked, ending, sequence)
+            self._hand_over(tracked, *built)
+
+    def _hand_over(self, tracked: Tracked, sequence: Sequence, ending: Ending | None) -> None:
+        """A sequence is built: the core gets it, unless there is nothing to compute."""
+        tracked.starting = None
+        if sequence.adapter is not None and sequence.adapter.is_freed:
+            self._refuse(tracked, adapter_gone(sequence.adapter))
+        elif ending is None:
+            sequence.table.is_forgotten = tracked.is_forgotten
+            self._send(Add(sequence))
+        else:
+            self._finish_unstarted(tracked, ending, sequence)
+
+    def _refuse_for(self, tracked: Tracked, error: Exception) -> None:
+        if not isinstance(error, StagemeshError):
+            log.error("sequence could not be started", sequence_id=tracked.sequence_id, exc_info=error)
+            error = Internal("INTERNAL", "the sequence could not be started; the engine's log has more")
+        self._refuse(tracked, error)
 
     def _refuse(self, tracked: Tracked, error: StagemeshError) -> None:
         """Forget a sequence that never started, so that its ID can be used again."""

@@ -69,14 +69,23 @@ class SequenceFactory:
             self._compiler.check_size(submit.constraint)
         return params
 
+    def builds_at_once(self, submit: engine_pb2.Submit) -> bool:
+        """Whether there is nothing to compile and nothing to replay: `build_at_once` takes microseconds."""
+        return not submit.HasField("constraint") and not submit.delivered_token_ids
+
+    def build_at_once(self, submit: engine_pb2.Submit, params: SamplingParams) -> tuple[Sequence, Ending | None]:
+        """As `build`, for a plain sequence."""
+        by = self.computed_by(submit.policy, submit.model)
+        return build_sequence(submit, params, None, self._vocabulary, self._limits, by)
+
     async def build(self, submit: engine_pb2.Submit, params: SamplingParams) -> tuple[Sequence, Ending | None]:
         """The sequence, and its ending if the delivered tokens complete it.
 
         Raises InvalidRequest, or Exhausted or Unavailable where a constraint cannot be compiled at present.
         """
+        if self.builds_at_once(submit):
+            return self.build_at_once(submit, params)
         by = self.computed_by(submit.policy, submit.model)
-        if not submit.HasField("constraint") and not submit.delivered_token_ids:
-            return build_sequence(submit, params, None, self._vocabulary, self._limits, by)
         if submit.HasField("constraint"):
             await self._trials.check(constraint_of(submit.constraint), submit.tenant_id)
         try:

@@ -54,7 +54,8 @@ class Subscriber:
         """This caller waits for the sequence from now on."""
         self._attached.add(tracked.sequence_id)
         self._urgent.set()
-        self.notify(tracked)
+        if tracked.has_unsent():
+            self.notify(tracked)
 
     def notify(self, tracked: Tracked) -> None:
         """The sequence has news."""

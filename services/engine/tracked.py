@@ -69,6 +69,11 @@ class Tracked:
         """Whether the caller waits for the news: it has not had a token yet, or this is the end."""
         return self.finished is not None or self.queue is not None or self.cursor == self.num_delivered
 
+    def has_unsent(self) -> bool:
+        """Whether there is anything that the caller does not know yet."""
+        ended = self.finished is not None and not self.finish_sent
+        return self.cursor < len(self.tokens) or self.queue is not None or ended or not self.degradations_sent
+
     def take_unsent(self) -> TrackedDelta:
         """What the caller does not know yet; it counts as sent from now on."""
         first = self.cursor

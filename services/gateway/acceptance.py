@@ -25,6 +25,9 @@ from stagemesh.runtime.errors import AlreadyExists, Exhausted, Internal, Stageme
 from stagemesh.runtime.mesh_config import MeshConfig
 
 QUEUE_RETRY_MS = 1_000
+LEAD_TURNS = 3
+"""Turns of the event loop that work has before the ledger is asked beside it: enough to send its first call, which the
+first token waits for; writing to the ledger costs this process more than that."""
 WAIT_DOUBT = 2.0
 """By how much an estimate of the wait must exceed what is left before it refuses a request."""
 
@@ -185,6 +188,8 @@ class Acceptance:
         work = self._workbench.start(job, running, deadline, accepted_s, Delivered(), begun=begun)
         deadline_s = time.time() + deadline.remaining_s()
         try:
+            for _ in range(LEAD_TURNS):
+                await asyncio.sleep(0)
             await self._runner.ledger.call(self._ledger.begin(job.tenant_id, job.request, job.payload_hash, deadline_s))
         except Unavailable:
             work.log_stages.ledger_away()

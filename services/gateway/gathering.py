@@ -90,6 +90,13 @@ class Additions:
         return any(reason in OUT_OF_REACH for _, reason in self.problems)
 
 
+def may_add(work: Work, config: GatewayConfig) -> bool:
+    """Whether there is anything to gather for a request."""
+    if work.job.request.WhichOneof("input") != "chat":
+        return False
+    return choose_base(work, config) is not None or bool(config.preferences and work.job.request.user_id)
+
+
 async def gather(work: Work, peers: Peers, config: GatewayConfig) -> Additions:
     """Never fails for a part that is away: then the addition goes without it, and says so.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 import grpc
 
@@ -11,7 +12,7 @@ from services.gateway import stages
 from services.gateway.adapters import SEPARATOR, WantedAdapter, unknown_model
 from services.gateway.calls import REFUSALS, call
 from services.gateway.config import GatewayConfig
-from services.gateway.gathering import gather, gather_again, tokenize_placed
+from services.gateway.gathering import Additions, gather, gather_again, may_add, tokenize_placed
 from services.gateway.peers import Peers
 from services.gateway.placement import Placement
 from services.gateway.service_problem import service_problem
@@ -30,6 +31,8 @@ from stagemesh.runtime.telemetry import get_logger
 
 CHECK_RETRIES = RetryPolicy(max_attempts=1)
 
+T = TypeVar("T")
+
 log = get_logger(__name__)
 
 
@@ -45,8 +48,8 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
     if adapter.name:
         model = with_adapter(model, adapter, peers.engines.adapters(job.model))
     placement = Placement()
-    check = asyncio.create_task(_check_constraint(work, peers, config))
-    gathering = asyncio.create_task(gather(work, peers, config))
+    check = _begin(_check_constraint(work, peers, config)) if job.needs_validation else _at_once(None)
+    gathering = _begin(gather(work, peers, config)) if may_add(work, config) else _at_once(Additions())
     try:
         session = None
         if job.request.session_id:
@@ -65,9 +68,7 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
         additions.report(work.log_stages)
         await check
     finally:
-        check.cancel()
-        gathering.cancel()
-        await asyncio.gather(check, gathering, return_exceptions=True)
+        await _leave(check, gathering)
     return Prompt(
         token_ids=list(prepared.token_ids),
         model=model,
@@ -82,6 +83,26 @@ async def prepare(work: Work, peers: Peers, config: GatewayConfig) -> Prompt:
         knowledge=additions.knowledge,
         placed=placed,
     )
+
+
+def _begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    """Run it beside what follows."""
+    return asyncio.ensure_future(coroutine)
+
+
+def _at_once(value: T) -> asyncio.Future[T]:
+    """What is known already: to wait for it costs no turn of the event loop, as a task would."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    future.set_result(value)
+    return future
+
+
+async def _leave(*futures: asyncio.Future[Any]) -> None:
+    """End those that still run; what they come to is of no interest any more."""
+    for future in futures:
+        future.cancel()
+    if not all(future.done() and not future.cancelled() and future.exception() is None for future in futures):
+        await asyncio.gather(*futures, return_exceptions=True)
 
 
 def mode_and_identity(
@@ -185,8 +206,6 @@ def _with_room(error: StagemeshError, max_tokens: int, context_length: int) -> S
 
 async def _check_constraint(work: Work, peers: Peers, config: GatewayConfig) -> None:
     """Refuse a constraint that cannot be enforced before anything is generated for it."""
-    if not work.job.needs_validation:
-        return
     asked = work.job.request
     request = validator_pb2.CheckRequest(
         anchors=asked.anchors, rules=asked.rules, text_rules=asked.text_rules, tenant_id=work.job.tenant_id

@@ -13,11 +13,13 @@ import psutil
 from services.engine.core import EngineCore
 from services.engine.measure import Speed, Workload, run_workload
 from stagemesh.cli.bench.engine import OnProgress
+from stagemesh.cli.bench.first_token import NUM_PAIRS, measure_first_tokens
 from stagemesh.cli.bench.streams import Stream, output_tok_s, percentiles
 
 SINGLE = Workload(num_prompt=128, num_output=64)
 BATCH = Workload(num_sequences=16, num_prompt=128, num_output=128)
 QUICK_SINGLE = Workload(num_prompt=32, num_output=8)
+QUICK_PAIRS = 2
 QUICK_BATCH = Workload(num_sequences=4, num_prompt=32, num_output=8)
 
 Serve = Callable[[Workload], Awaitable[list[Stream]]]
@@ -61,12 +63,6 @@ class Comparison:
         pairs = zip(self.served, self.in_process, strict=True)
         return round(statistics.median(output_tok_s(streams) / speed.output_tok_s for streams, speed in pairs), 3)
 
-    def added_ttft_ms(self) -> float:
-        """Median time to the first token, less what the engine alone takes."""
-        served = statistics.median(stream.ttft_ms for streams in self.served for stream in streams)
-        alone = statistics.median(1e3 * self.num_prompt / speed.prefill_tok_s for speed in self.in_process)
-        return round(served - alone, 2)
-
     def figures(self) -> dict[str, Any]:
         streams = [stream for run in self.served for stream in run]
         return {
@@ -97,12 +93,15 @@ async def compare(
 
 
 async def compare_both(plan: ComparePlan, core: EngineCore, on_progress: OnProgress) -> dict[str, Any]:
-    """A single stream and a batch of 16."""
+    """First tokens, a single stream and a batch of 16."""
     await plan.serve(QUICK_BATCH)  # connections, and what is made at first use
+    on_progress("first tokens")
+    first = await measure_first_tokens(plan.serve, core, QUICK_PAIRS if plan.quick else NUM_PAIRS)
     cases = ((QUICK_SINGLE, 1), (QUICK_BATCH, 1)) if plan.quick else ((SINGLE, 2 * plan.repeats), (BATCH, plan.repeats))
     single, batch = [await compare(plan, core, workload, repeats, on_progress) for workload, repeats in cases]
     return {
-        "single": {**single.figures(), "added_ttft_ms": single.added_ttft_ms()},
+        "first_token": first.figures(),
+        "single": {**single.figures(), "added_ttft_ms": first.figures()["added_ttft_ms"]["p50"]},
         "batch16": batch.figures(),
     }
 

@@ -67,6 +67,7 @@ def grpc(config: Path | None, as_json: bool, **options: Any) -> None:
 
     A single stream and 16 requests of 128 + 128 tokens, in turn through gRPC and in process. `ratio` is output tokens
     a second through gRPC by those in process; ttft and itl are the times to the first token and between tokens.
+    `added_ttft_ms` is the median of 30 short prompts, each measured beside one of its length in process.
     """
     prepare()
     from stagemesh.cli.bench.engine import EngineBenchOptions

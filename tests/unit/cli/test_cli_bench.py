@@ -13,6 +13,7 @@ from services.engine.engine import LoadedModel, load_model
 from services.engine.measure import Workload, bench_core, prompt_tokens, run_workload
 from stagemesh.cli.bench.compare import ComparePlan, compare_both
 from stagemesh.cli.bench.engine import EngineBenchOptions, engine_config
+from stagemesh.cli.bench.first_token import FirstTokens
 from stagemesh.cli.bench.serving import engine_environment
 from stagemesh.cli.bench.streams import Stream, output_tok_s, percentiles
 from stagemesh.models.store import ModelFiles
@@ -62,7 +63,15 @@ async def test_served_and_in_process_runs_take_turns_with_the_same_tokens(model:
     figures = await compare_both(plan, bench_core(model), lambda _: None)
     assert figures["single"]["output_tok_s"] == 2
     assert figures["single"]["ratio"] == pytest.approx(2 / figures["single"]["in_process_output_tok_s"], abs=0.01)
+    assert figures["first_token"]["pairs"] == 2
+    assert figures["single"]["added_ttft_ms"] == figures["first_token"]["added_ttft_ms"]["p50"]
     assert {"this", "in_process"} == figures["batch16"]["cpu_ms_a_token"].keys()
+
+
+def test_what_the_way_adds_to_a_first_token_is_the_median_of_pairs() -> None:
+    tokens = FirstTokens([30.0, 90.0, 21.0], [20.0, 10.0, 20.0])
+    assert tokens.added_ms() == [10.0, 80.0, 1.0]
+    assert tokens.figures()["added_ttft_ms"]["p50"] == 10.0
 
 
 def test_bench_engine_ends_with_one_object_of_figures() -> None:

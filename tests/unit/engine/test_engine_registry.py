@@ -1,10 +1,11 @@
-"""What is erased while a sequence is still starting."""
+"""From a command to a sequence that the core has: at once, or while it is still starting."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+import pytest
 from engine_support import make_sequence
 
 from services.engine.core_thread import Add, Command, ForgetTenant
@@ -13,6 +14,7 @@ from services.engine.registry import Registry, RegistryLimits
 from services.engine.sequence import Sequence
 from services.engine.subscriber import Subscriber
 from stagemesh.api.engine.v1 import engine_pb2
+from stagemesh.runtime.errors import AlreadyExists
 
 
 class SlowFactory:
@@ -24,9 +26,29 @@ class SlowFactory:
     def check(self, submit: engine_pb2.Submit) -> None:
         """Everything is well."""
 
+    def builds_at_once(self, submit: engine_pb2.Submit) -> bool:
+        """By name."""
+        return submit.sequence_id == "plain"
+
+    def build_at_once(self, submit: engine_pb2.Submit, params: object) -> tuple[Sequence, Ending | None]:
+        return make_sequence(submit.sequence_id, [1, 2], salt=b"s", tenant=submit.tenant_id), None
+
     async def build(self, submit: engine_pb2.Submit, params: object) -> tuple[Sequence, Ending | None]:
         await self.goes_on.wait()
         return make_sequence(submit.sequence_id, [1, 2], salt=b"s", tenant=submit.tenant_id), None
+
+
+async def test_a_plain_sequence_is_the_cores_when_its_command_has_been_taken() -> None:
+    factory: Any = SlowFactory()
+    sent, subscriber = list[Command](), Subscriber(grace_s=1.0)
+    registry = Registry(factory, sent.append, RegistryLimits(max_live=9, result_grace_s=1.0))
+    registry.submit(engine_pb2.Submit(sequence_id="plain", tenant_id="alice"), subscriber)
+    (command,) = sent
+    assert isinstance(command, Add)
+    assert command.sequence.sequence_id == "plain"
+    assert registry.num_starting == 0
+    with pytest.raises(AlreadyExists):  # it is known by what it asked for
+        registry.submit(engine_pb2.Submit(sequence_id="plain", tenant_id="bob"), subscriber)
 
 
 async def test_a_sequence_that_was_starting_when_its_tenant_was_erased_leaves_nothing_behind() -> None:
