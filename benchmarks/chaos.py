@@ -1,6 +1,6 @@
 """Whether every request reaches its end, once, while everything that can break breaks.
 
-python benchmarks/chaos.py [--parts faults,streams,breaker,kills] [--requests 500] [--streams 32] [--minutes 10]
+python benchmarks/chaos.py [--parts faults,streams,breaker,hangs,kills] [--requests 500] [--streams 32] [--minutes 10]
                            [--quick] [--busy] [--json]
 
 - `faults`: requests of every kind, each stage of each failing once with 30 % chance (error, delay, hang, numbers that
@@ -9,6 +9,8 @@ python benchmarks/chaos.py [--parts faults,streams,breaker,kills] [--requests 50
 - `streams`: kill -9 of one of two engines with streams running; each must end with the tokens of an undisturbed run.
 - `breaker`: one of two engines stands still (SIGSTOP); from then until its last stream goes on elsewhere, and whether
   the engine is taken back by itself afterwards.
+- `hangs`: cache, validator and corrector stand still, one after the other: how long requests take usually, when they
+  meet it first, and later, and until it is taken back.
 - `kills`: kill -9 of the broker, the ledger Redis, the worker, the gateway and the others, in random order under load.
 
 The mesh is one of its own, on this machine, with the default model.
@@ -34,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos_client import Caller, Seen
+from benchmarks.chaos_hangs import measure_hangs
 from benchmarks.chaos_requests import RATE, Planned, planned_requests, sampling_of, step_faults
 from benchmarks.lock import benchmark_lock, no_lock
 from benchmarks.machine import describe_machine
@@ -52,7 +55,7 @@ VICTIMS = (
     *("cache", "validator", "corrector"),
 )
 ANSWERED = (common_pb2.OUTCOME_COMPLETE, common_pb2.OUTCOME_DEGRADED)
-PARTS = ("faults", "streams", "breaker", "kills")
+PARTS = ("faults", "streams", "breaker", "hangs", "kills")
 KEYS = (
     *("fault_rate", "requests", "complete", "degraded", "deferred_delivered", "lost", "doubled", "success_percent"),
     *("migrated_streams", "migration_pause_p99_ms", "breaker_seconds"),
@@ -335,6 +338,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     results |= run_streams(options.streams, 24 if options.quick else 96)
                 case "breaker":
                     results |= run_breaker(options.streams, 48 if options.quick else 160)
+                case "hangs":
+                    with mesh_with(1) as mesh:
+                        results |= measure_hangs(mesh, Caller(mesh.grpc_address, DEADLINE_S, PATIENCE_S))
                 case "kills":
                     results |= run_kills(options.minutes)
                 case _:

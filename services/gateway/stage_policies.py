@@ -66,8 +66,8 @@ POLICIES: Mapping[str, StagePolicy] = {
     "tokenize": StagePolicy(
         runs_in="tokenizer",
         deadline="gateway.tokenizer_timeout_s",
-        # About 12 s in all: a lone tokenizer that restarts is back by then.
-        retries=RetryPolicy(max_attempts=20, first_backoff_s=0.1, max_backoff_s=1.5, max_faults=2),
+        # About 45 s in all, as `gateway.tokenizer_wait_s`: by then a lone one that stands still has been restarted.
+        retries=RetryPolicy(max_attempts=60, first_backoff_s=0.1, max_backoff_s=1.5, max_faults=2),
         health=_TOKENIZER,
         checkpoint="the messages",
         fallback="defer",

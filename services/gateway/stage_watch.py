@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import grpc
 
@@ -102,7 +102,6 @@ class StageWatch:
 async def first_answer(start: Callable[[], Call[Request, Response]], watch: StageWatch) -> Call[Request, Response]:
     """The call that answered first of those that were begun. Raises grpc.RpcError; StageSilent where nobody is
     answered."""
-    started_s = time.monotonic()
     watch.earn_hedge()
     calls = {asyncio.create_task(_ended(start()))}
     pulse: asyncio.Future[bool] | None = None
@@ -114,21 +113,23 @@ async def first_answer(start: Callable[[], Call[Request, Response]], watch: Stag
             pulse = asyncio.ensure_future(watch.pulse.feel())
             if watch.take_hedge():
                 calls.add(asyncio.create_task(_ended(start())))
-        answer = await _first(calls, pulse, watch)
+        ended = await _first(calls, pulse, watch)
     finally:
-        for task in (*calls, *((pulse,) if pulse is not None else ())):
+        begun = [task for task in (*calls, pulse) if task is not None]
+        for task in begun:
             task.cancel()
-        await asyncio.gather(*calls, *((pulse,) if pulse is not None else ()), return_exceptions=True)
-    watch.answered(time.monotonic() - started_s)
-    return answer
+        if len(begun) > 1 or not begun[0].done():
+            await asyncio.gather(*begun, return_exceptions=True)
+    watch.answered(ended.seconds)
+    return ended.call
 
 
 async def _first(
-    calls: set[asyncio.Task[Call[Request, Response]]], pulse: asyncio.Future[bool] | None, watch: StageWatch
-) -> Call[Request, Response]:
+    calls: set[asyncio.Task[_Ended[Request, Response]]], pulse: asyncio.Future[bool] | None, watch: StageWatch
+) -> _Ended[Request, Response]:
     pending = set(calls)
     while True:
-        waits: set[asyncio.Future[object]] = {*pending, *((pulse,) if pulse is not None else ())}  # type: ignore[arg-type]  # futures of several types
+        waits: set[asyncio.Future[Any]] = {*pending, *((pulse,) if pulse is not None else ())}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for task in [each for each in pending if each.done()]:
             pending.discard(task)
@@ -145,6 +146,14 @@ async def _first(
             pulse = None
 
 
-async def _ended(call: Call[Request, Response]) -> Call[Request, Response]:
+@dataclass(frozen=True)
+class _Ended(Generic[Request, Response]):
+    call: Call[Request, Response]
+    seconds: float
+    """Its own, not those of a call that it was to replace: patience must not grow by waiting."""
+
+
+async def _ended(call: Call[Request, Response]) -> _Ended[Request, Response]:
+    started_s = time.monotonic()
     await call
-    return call
+    return _Ended(call, time.monotonic() - started_s)

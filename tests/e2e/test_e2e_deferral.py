@@ -131,6 +131,7 @@ async def test_a_short_spike_is_worked_off_in_priority_order(narrow: Mesh) -> No
     os.kill(worker, signal.SIGSTOP)
     try:
         finals = await submit(narrow, asked)
+        seen_by_operator = json.loads(narrow.command("deferred", "list", "--json").stdout)
     finally:
         os.kill(worker, signal.SIGCONT)
     deferred = [
@@ -139,6 +140,9 @@ async def test_a_short_spike_is_worked_off_in_priority_order(narrow: Mesh) -> No
         if final.outcome == common_pb2.OUTCOME_DEFERRED
     ]
     assert len(deferred) >= NUM_REQUESTS - 4
+    assert {entry["request_id"] for entry in seen_by_operator} == {each.request_id for each in deferred}
+    priorities = [entry["priority"] for entry in seen_by_operator]
+    assert priorities == sorted(priorities, reverse=True)
     await check_delivered(narrow, asked)
     redis = Redis.from_url(json.loads((narrow.state / "mesh.json").read_text())["ledger_url"])
     ended = await look(redis, deferred)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks import chaos_hangs
 from benchmarks.chaos import KEYS, is_doubled, pause_ms, summary
 from benchmarks.chaos_client import Seen
 from benchmarks.chaos_requests import planned_requests, step_faults
@@ -63,3 +64,17 @@ def test_one_step_in_twenty_fails_besides() -> None:
 
 def test_the_cost_of_healing_is_measured(default_model_files: ModelFiles) -> None:
     assert guard_cost(["--turns", "1", "--steps", "2", "--busy", "--json"]) == 0
+
+
+def test_requests_that_meet_a_hanging_part_need_all_parts_and_are_new_each_time() -> None:
+    first, second = list(chaos_hangs._requests()), list(chaos_hangs._requests())
+    assert len(first) == chaos_hangs.AT_ONCE
+    assert all(request.anchors and request.HasField("constraint") for request in first)
+    assert not {request.request_id for request in first} & {request.request_id for request in second}
+
+
+def test_an_answer_did_without_a_part_where_its_stage_says_so() -> None:
+    report = common_pb2.StageReport(stage=common_pb2.STAGE_CORRECT, reason="CORRECTOR_UNAVAILABLE")
+    assert chaos_hangs._is_missing(Seen("r", stages=[report]), "corrector")
+    report.reason = "NOT_CORRECTED"
+    assert not chaos_hangs._is_missing(Seen("r", stages=[report]), "corrector")

@@ -75,6 +75,16 @@ async def test_a_call_that_hangs_alone_is_answered_when_it_is_sent_once_more(sta
     assert stage.watch.breaker.state is State.CLOSED
 
 
+async def test_hanging_calls_do_not_teach_patience(stage: Stage) -> None:
+    stage.watch = StageWatch("validate", stage.watch.breaker, Patience(0.2), stage.pulse)
+    for number in range(4):
+        stage.servicer.hangs = lambda text, each=str(number): (  # type: ignore[misc]  # bound early
+            text == each and stage.servicer.texts.count(each) == 1
+        )
+        await stage.ask(str(number))
+    assert stage.watch.patience.seconds < FACTOR * 0.2, "what is learned is how long the answers themselves took"
+
+
 async def test_a_stage_that_answers_nobody_is_left_alone_at_once_for_all_who_wait(stage: Stage) -> None:
     stage.servicer.hangs = lambda text: True
     waiting = [asyncio.create_task(stage.ask(str(number))) for number in range(8)]
