@@ -149,12 +149,16 @@ def take_snapshot(folder: Path, binary: Path) -> None:
     snapshot, loaded = folder / SNAPSHOT, folder / LOADED
     for unfinished in folder.glob("temp-*.rdb"):
         unfinished.unlink()
+        _say(
+            f"a stop was cut off while it saved stored pages ({unfinished.name}); give it more time by `drain_grace_s`"
+        )
     if not snapshot.exists():
         return
     found = snapshot.stat()
     identity = f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
     if loaded.exists() and loaded.read_text(encoding="ascii") == identity:
         snapshot.unlink()
+        _say("the last run ended without saving stored pages, so they are computed again as they are asked for")
         return
     checked = subprocess.run(
         [binary.name.replace("-server", "-check-rdb"), str(snapshot)],
@@ -165,10 +169,15 @@ def take_snapshot(folder: Path, binary: Path) -> None:
         check=False,
     )
     if checked.returncode != 0:
-        print(f"stagemesh: {snapshot} is damaged and was deleted; it held only what can be computed", file=sys.stderr)  # noqa: T201  a process of its own
+        _say(f"{snapshot} is damaged and was deleted; its pages are computed again as they are asked for")
         snapshot.unlink()
         return
     _write_private(loaded, identity)
+
+
+def _say(message: str) -> None:
+    """Into the server's log: `stagemesh logs valkey-kv`."""
+    print(f"stagemesh: {message}", file=sys.stderr, flush=True)  # noqa: T201  a process of its own
 
 
 def _check_aof(binary: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

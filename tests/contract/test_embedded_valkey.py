@@ -168,7 +168,7 @@ def test_pages_outlive_a_stop_with_their_time_to_live(tmp_path: Path) -> None:
             end(process, signal.SIGTERM)
 
 
-def test_what_was_erased_does_not_come_back_after_a_kill(tmp_path: Path) -> None:
+def test_what_was_erased_does_not_come_back_after_a_kill(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with kv_store(tmp_path) as (process, client):
         client.set("page", "of a session")
         end(process, signal.SIGTERM)
@@ -177,9 +177,12 @@ def test_what_was_erased_does_not_come_back_after_a_kill(tmp_path: Path) -> None
         end(process, signal.SIGKILL)
     with kv_store(tmp_path) as (_, client):
         assert client.dbsize() == 0
+    assert "ended without saving" in capfd.readouterr().err
 
 
-def test_a_damaged_snapshot_is_dropped_and_so_is_one_that_was_not_finished(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_dropped_and_so_is_one_that_was_not_finished_and_both_are_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with kv_store(tmp_path) as (process, client):
         client.set("page", b"\xff" * 1000)
         end(process, signal.SIGTERM)
@@ -192,6 +195,9 @@ def test_a_damaged_snapshot_is_dropped_and_so_is_one_that_was_not_finished(tmp_p
     with kv_store(tmp_path) as (_, client):
         assert client.dbsize() == 0
     assert not (folder / "temp-1.rdb").exists()
+    told = capfd.readouterr().err
+    assert "dump.rdb is damaged" in told
+    assert "cut off while it saved" in told
 
 
 def test_the_two_servers_of_a_mesh_have_their_own_folders_and_passwords(tmp_path: Path) -> None:
