@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.correction_cases.case import Case
@@ -36,19 +36,24 @@ NAME = "corrector"
 LIMIT_S = 30.0
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Of one text that the engine was asked about, beyond the prefill of its source."""
+
+    passes: int
+    ms: float
+
+
 @dataclass
 class Here:
-    """Stands where the service has its engines, renderers and sandbox; keeps what was asked and answered."""
+    """Stands where the service has its engines, renderers and sandbox."""
 
     engine: Engine
     renderer: Renderer
-    questions: Sequence[Question] = ()
-    beyond_s: float = 0.0
-    """What the questions took beyond the prefill of the source."""
+    costs: list[Cost] = field(default_factory=list)
 
     async def ask(self, problem: Problem) -> Sequence[Question]:
-        self.questions, self.beyond_s = ask(problem), 0.0
-        return self.questions
+        return ask(problem)
 
     async def find(self, identity: common_pb2.ModelIdentity) -> Renderer:
         return self.renderer
@@ -61,7 +66,7 @@ class Here:
         await self.engine.score(prefill, deadline.at_s)
         started_s = time.perf_counter()
         answer = await self.engine.score(request, deadline.at_s)
-        self.beyond_s = time.perf_counter() - started_s
+        self.costs.append(Cost(answer.usage.forwards, (time.perf_counter() - started_s) * 1e3))
         return answer
 
 

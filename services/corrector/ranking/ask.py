@@ -73,7 +73,7 @@ def _candidates(known: Field, found: Sequence[Place], taken: Sequence[Span], sou
             words=tuple(each for each in words if len(each) <= MAX_WORDS)[:MAX_WORDINGS],
             num_places=len(same),
             is_open_ended=is_text(known) and not any(is_whole(source.text, *place.span) for place in same),
-            is_taken=all(_overlaps(place.span, taken) for place in same),
+            is_barred=all(_overlaps(place.span, taken) or source.is_of_others(place.span) for place in same),
         )
 
 

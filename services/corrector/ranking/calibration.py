@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+CALIBRATION_FILE = "calibration.json"
+"""In the adapter's folder."""
 NEVER = 2.0
 """No probability reaches it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from services.corrector.content.asides import REMARK
 from services.corrector.content.endings import extensions, is_whole
 from services.corrector.content.evidence import Place, Source, Span
 from services.corrector.content.fields import Field, Sort
@@ -29,6 +30,7 @@ _ADDRESS = re.compile(
 )
 _ADDRESS_NAME = re.compile(r"address|place|ship_?to|deliver_?to|location|venue|residence|property|地址|地点|住址|处$")
 _CITY = re.compile(r"(?:从|自|至|到|往|在|于|地)[:：为是]?([\u4e00-\u9fff]{2,4})")
+_EXPECTED = re.compile(r"\b(?:expected|estimated|planned)\b|预计|估计", re.IGNORECASE)
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
@@ -37,6 +39,10 @@ class Everything(Source):
 
     def is_aside(self, span: Span) -> bool:
         return False
+
+    def is_of_others(self, span: Span) -> bool:
+        """Whether it speaks of another matter there than the one at hand, which may well be expected or planned."""
+        return super().is_aside(span) and not _EXPECTED.search(self.text[max(0, span[0] - REMARK) : span[0]])
 
 
 def is_text(known: Field) -> bool:

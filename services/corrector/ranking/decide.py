@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from services.corrector.proposals import Findings, Proposal
-from services.corrector.ranking.assignment import Contender, shared_out
+from services.corrector.ranking.assignment import FLOOR, Contender, shared_out
 from services.corrector.ranking.calibration import Calibration
 from services.corrector.ranking.question import Candidate, Question, key_of
 
@@ -34,9 +35,21 @@ def rank(questions: Sequence[Question], likely: Sequence[Mapping[str, float]]) -
         for number in at:
             for one in questions[number].candidates:
                 num_places[key_of(one.value)] = max(one.num_places, num_places.get(key_of(one.value), 0))
-        together = shared_out([Contender(probabilities=likely[number]) for number in at], num_places)
+        alone = [Contender(probabilities=weighed(questions[number], likely[number])) for number in at]
+        together = shared_out(alone, num_places)
         ranked += [_ranking(questions[number], each) for number, each in zip(at, together, strict=True)]
     return ranked
+
+
+def weighed(question: Question, likely: Mapping[str, float]) -> dict[str, float]:
+    """Between how likely each value is at all, and among the candidates: the geometric mean of both.
+
+    The first alone is low where a model is unsure of the wording, the second alone is high where the truth is none of
+    the candidates.
+    """
+    free = {key_of(one.value) for one in question.candidates if not one.is_barred}
+    sum_of_free = sum(likely[key] for key in free)
+    return {key: value / math.sqrt(max(sum_of_free, FLOOR)) if key in free else 0.0 for key, value in likely.items()}
 
 
 def _ranking(question: Question, by_value: Mapping[str, float]) -> Ranking:
@@ -53,10 +66,10 @@ def decide(ranked: Sequence[Ranking], calibration: Calibration) -> Findings:
     for one in ranked:
         pointer = one.question.pointer
         if one.is_present:
-            if one.probability >= calibration.confirm and not one.best.is_taken:
+            if one.probability >= calibration.confirm and not one.best.is_barred:
                 confirmed.append(pointer)
             continue
-        is_sure = one.probability >= calibration.change and one.question.may_change and not one.best.is_taken
+        is_sure = one.probability >= calibration.change and one.question.may_change and not one.best.is_barred
         if is_sure:
             confirmed.append(pointer)
         if is_sure or one.probability >= calibration.tell:

@@ -22,8 +22,8 @@ class Candidate:
     """Of the source that have it: so many fields may hold it."""
     is_open_ended: bool = False
     """Nothing in the source marks where it ends, so that its end is judged as well."""
-    is_taken: bool = False
-    """Fields that are not asked about hold it as often as that already."""
+    is_barred: bool = False
+    """A field that is settled has it, or the source says it of an earlier or another matter: it is never sure."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from services.corrector.adapters.in_use import Adapter
 from services.corrector.config import RankingConfig
 from services.corrector.engine_client import EngineClient
 from services.corrector.proposals import Findings, Problem
-from services.corrector.ranking.calibration import calibration_of
+from services.corrector.ranking.calibration import CALIBRATION_FILE, calibration_of
 from services.corrector.ranking.decide import decide, rank
 from services.corrector.ranking.likelihood import Prompt, probabilities, prompt_of
 from services.corrector.ranking.question import Question
@@ -26,7 +26,6 @@ from stagemesh.runtime.errors import Unavailable
 from stagemesh.runtime.telemetry import get_logger
 
 SALT_BYTES = 16
-CALIBRATION_FILE = "calibration.json"
 
 Ask = Callable[[Problem], Awaitable[Sequence[Question]]]
 """`ask.ask` in the sandbox."""

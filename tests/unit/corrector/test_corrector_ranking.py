@@ -71,6 +71,14 @@ def test_a_value_that_the_source_speaks_of_as_expected_is_a_candidate() -> None:
     assert {one.value for one in asked["/there"].candidates} == {"2024-03-01", "2024-03-09"}
 
 
+def test_what_the_source_says_of_an_earlier_matter_is_never_sure() -> None:
+    schema = {"type": "object", "required": ["crates"], "properties": {"crates": {"type": "integer"}}}
+    asked = questions({"crates": 80}, source="They brought some. The previous delivery had 80 crates.", schema=schema)
+    assert [one.is_barred for one in asked["/crates"].candidates] == [True]
+    found = decide(rank(list(asked.values()), [{key_of(80): 0.99}]), SURE_FROM)
+    assert found.confirmed == ()
+
+
 def test_chinese_names_are_candidates_without_marks_around_them() -> None:
     schema = {
         "type": "object",

@@ -18,7 +18,9 @@ import torch
 
 from benchmarks.correction_losses import Run, measured, table
 from services.corrector.content.questions import NOTHING
+from services.corrector.ranking.calibration import CALIBRATION_FILE
 from services.corrector.training.adapter_files import CHECKPOINT, CONFIG, WEIGHTS, load_into
+from services.corrector.training.calibrate import Counted, calibrate, thresholds
 from services.corrector.training.decoder import Decoder, Past, Seen, branches_of
 from services.corrector.training.evaluate import Ranked, evaluate, sure_margin
 from services.corrector.training.examples import composed, deciding, example_of, made_up, told_of
@@ -259,3 +261,21 @@ def test_the_ablation_measures_a_run_keeps_it_and_does_not_make_it_again(tmp_pat
     assert measured(given, lines, files) == [run]
     assert len(results.read_text().splitlines()) == 1
     assert table([run]).splitlines()[2].startswith("| all | ")
+
+
+def test_a_calibration_says_from_where_on_nearly_all_are_right_and_nothing_of_too_few() -> None:
+    right = [Counted(0.6 + number / 1000, True, is_present=True) for number in range(200)]
+    said = thresholds([*right, Counted(0.55, False, is_present=True), Counted(0.9, True, is_present=False)])
+    assert (said["confirm"], said["confirm_fields"]) == (0.55, 201), "one of 201 may be wrong"
+    assert said["change"] is None
+    wrong_above = [Counted(0.95, False, is_present=True), *right]
+    assert thresholds(wrong_above)["confirm"] == 0.6
+    assert thresholds(wrong_above[:100])["confirm"] is None
+
+
+def test_a_calibration_is_kept_beside_the_adapter(files: ModelFiles, tmp_path: Path) -> None:
+    train(files, tmp_path, replace(RECIPE, steps=1))
+    (tmp_path / CALIBRATION_FILE).write_text('{"other": 1}')
+    said = calibrate(files, tmp_path, objects=2, seed=1)
+    assert said["fields"] > 0
+    assert json.loads((tmp_path / CALIBRATION_FILE).read_text()) == {"other": 1, "ranking": said}
