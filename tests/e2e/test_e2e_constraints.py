@@ -57,7 +57,12 @@ def test_every_kind_holds_over_http(mesh: Mesh) -> None:
         "grammar": {"grammar": KINDS["grammar"][0].grammar},
         "choice": {"choice": list(KINDS["choice"][0].choice.values)},
     }
-    for kind, body in bodies.items():
+    guided: dict[str, Any] = {
+        "json_schema": {"guided_json": SCHEMA},
+        "regex": {"structured_outputs": {"regex": KINDS["regex"][0].regex}},
+        "choice": {"guided_choice": list(KINDS["choice"][0].choice.values)},
+    }
+    for kind, body in (*bodies.items(), *guided.items()):
         answer = client.chat.completions.create(
             model="smollm2-135m-instruct",
             messages=[{"role": "user", "content": "Invent something."}],

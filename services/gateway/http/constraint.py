@@ -1,20 +1,23 @@
-"""What the answer must look like: `response_format`, `regex`, `choice`, `grammar`, and `anchors`."""
+"""What the answer must look like: `response_format`, `regex`, `choice`, `grammar`, vLLM's names, and `anchors`."""
 
 from __future__ import annotations
 
 import orjson
 
 from services.gateway.http.fields import Fields, json_type
+from services.gateway.http.guided import choice, pattern, read_guided
 from stagemesh.api.common.v1 import common_pb2
 
 
 def read_constraint(fields: Fields) -> common_pb2.OutputConstraint | None:
     """The one constraint that the body sets, if any. Raises InvalidRequest; whether it can be met is checked later."""
+    regex, grammar = pattern(fields, "regex"), pattern(fields, "grammar")
     found = {
         "response_format": _response_format(fields),
-        "regex": _regex(fields),
-        "grammar": _grammar(fields),
-        "choice": _choice(fields),
+        "regex": None if regex is None else common_pb2.OutputConstraint(regex=regex),
+        "grammar": None if grammar is None else common_pb2.OutputConstraint(grammar=grammar),
+        "choice": choice(fields, "choice"),
+        **read_guided(fields),
     }
     given = [name for name, constraint in found.items() if constraint is not None]
     if len(given) > 1:
@@ -76,29 +79,3 @@ def _json_schema(response_format: Fields) -> str:
     wrapper.flag("strict")  # an answer is held to its schema either way
     wrapper.done()
     return orjson.dumps(schema).decode()
-
-
-def _regex(fields: Fields) -> common_pb2.OutputConstraint | None:
-    pattern = _pattern(fields, "regex")
-    return None if pattern is None else common_pb2.OutputConstraint(regex=pattern)
-
-
-def _grammar(fields: Fields) -> common_pb2.OutputConstraint | None:
-    pattern = _pattern(fields, "grammar")
-    return None if pattern is None else common_pb2.OutputConstraint(grammar=pattern)
-
-
-def _pattern(fields: Fields, name: str) -> str | None:
-    text = fields.text(name)
-    if text == "":
-        fields.refuse(name, "must not be empty")
-    return text
-
-
-def _choice(fields: Fields) -> common_pb2.OutputConstraint | None:
-    values = fields.strings("choice")
-    if values is None:
-        return None
-    if not values or not all(values):
-        fields.refuse("choice", "must be an array of texts that are not empty")
-    return common_pb2.OutputConstraint(choice=common_pb2.ChoiceList(values=values))

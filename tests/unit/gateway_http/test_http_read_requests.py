@@ -152,6 +152,21 @@ def test_a_parameter_that_asks_for_nothing_is_accepted(harmless: dict[str, objec
         ({"response_format": {"type": "text", "schema": {}}}, "response_format.schema", "UNKNOWN_PARAMETER"),
         ({"response_format": SCHEMA_FORMAT, "regex": "a"}, "regex", "INVALID_VALUE"),
         ({"regex": "", "choice": ["a"]}, "regex", "INVALID_VALUE"),
+        ({"response_format": SCHEMA_FORMAT, "guided_regex": "a"}, "guided_regex", "INVALID_VALUE"),
+        ({"guided_choice": ["a"], "structured_outputs": {"regex": "a"}}, "structured_outputs.regex", "INVALID_VALUE"),
+        ({"structured_outputs": {"json": {}, "regex": "a"}}, "structured_outputs.regex", "INVALID_VALUE"),
+        ({"structured_outputs": {}}, "structured_outputs", "MISSING_PARAMETER"),
+        ({"structured_outputs": {"jsn": {}}}, "structured_outputs.jsn", "UNKNOWN_PARAMETER"),
+        (
+            {"structured_outputs": {"structural_tag": "{}"}},
+            "structured_outputs.structural_tag",
+            "UNSUPPORTED_PARAMETER",
+        ),
+        ({"guided_json": 5}, "guided_json", "INVALID_TYPE"),
+        ({"guided_json": ""}, "guided_json", "INVALID_VALUE"),
+        ({"guided_choice": []}, "guided_choice", "INVALID_VALUE"),
+        ({"guided_choice": "a"}, "guided_choice", "INVALID_TYPE"),
+        ({"guided_json": {}, "guided_whitespace_pattern": " "}, "guided_whitespace_pattern", "UNSUPPORTED_PARAMETER"),
         ({"choice": []}, "choice", "INVALID_VALUE"),
         ({"anchors": {"a": ["x"]}}, "anchors.a", "INVALID_VALUE"),
         ({"anchors": {"/a": [1]}}, "anchors./a", "INVALID_TYPE"),
@@ -270,3 +285,31 @@ def test_the_mode_of_the_header_reaches_the_request() -> None:
     with pytest.raises(InvalidRequest, match="one of turbo, standard, precise") as caught:
         read_caller(Headers({"x-inference-mode": "exact"}), 60)
     assert (caught.value.reason, caught.value.field) == ("UNKNOWN_MODE", "x-inference-mode")
+
+
+@pytest.mark.parametrize(
+    ("members", "constraint"),
+    [
+        ({"guided_json": {"type": "object"}}, common_pb2.OutputConstraint(json_schema='{"type":"object"}')),
+        ({"guided_json": '{"type": "object"}'}, common_pb2.OutputConstraint(json_schema='{"type": "object"}')),
+        ({"guided_json_object": True}, common_pb2.OutputConstraint(json_object=True)),
+        ({"guided_regex": "[a-z]+"}, common_pb2.OutputConstraint(regex="[a-z]+")),
+        ({"guided_grammar": 'start: "a"'}, common_pb2.OutputConstraint(grammar='start: "a"')),
+        (
+            {
+                "guided_choice": ["yes", "no"],
+                "guided_decoding_backend": "xgrammar",
+                "response_format": {"type": "text"},
+            },
+            common_pb2.OutputConstraint(choice=common_pb2.ChoiceList(values=["yes", "no"])),
+        ),
+        (
+            {"structured_outputs": {"json": {"type": "object"}, "disable_fallback": True, "regex": None}},
+            common_pb2.OutputConstraint(json_schema='{"type":"object"}'),
+        ),
+        ({"structured_outputs": {"grammar": 'start: "a"'}}, common_pb2.OutputConstraint(grammar='start: "a"')),
+    ],
+)
+def test_constraints_of_vllm_are_taken(members: dict[str, object], constraint: common_pb2.OutputConstraint) -> None:
+    assert chat(**members).requests[0].constraint == constraint
+    assert completion(**members).requests[0].constraint == constraint
