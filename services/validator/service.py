@@ -9,10 +9,13 @@ import grpc
 
 from services.validator.anchor_sets_servicer import AnchorSetServicer
 from services.validator.config import ValidatorConfig
+from services.validator.rule_sets_servicer import RuleSetServicer
 from services.validator.servicer import ValidatorServicer
 from stagemesh.api.validator.v1 import (
     anchor_sets_pb2,
     anchor_sets_pb2_grpc,
+    rule_sets_pb2,
+    rule_sets_pb2_grpc,
     validator_pb2,
     validator_pb2_grpc,
 )
@@ -25,6 +28,7 @@ class ValidatorService:
     service_names: Sequence[str] = (
         validator_pb2.DESCRIPTOR.services_by_name["ValidatorService"].full_name,
         anchor_sets_pb2.DESCRIPTOR.services_by_name["AnchorSetService"].full_name,
+        rule_sets_pb2.DESCRIPTOR.services_by_name["RuleSetService"].full_name,
     )
 
     def __init__(self, config: ValidatorConfig, *, ledger_url: str = "", state_dir: Path | None = None) -> None:
@@ -39,6 +43,8 @@ class ValidatorService:
         servicer = ValidatorServicer(self._checker, self._sets)
         validator_pb2_grpc.add_ValidatorServiceServicer_to_server(servicer, server)
         anchor_sets_pb2_grpc.add_AnchorSetServiceServicer_to_server(AnchorSetServicer(self._sets), server)
+        rule_sets = RuleSetServicer(self._checker, self._sets)
+        rule_sets_pb2_grpc.add_RuleSetServiceServicer_to_server(rule_sets, server)
 
     async def start(self) -> None:
         """Ready with or without the ledger: a call that names a stored set says by itself when it is not there."""

@@ -18,6 +18,7 @@ COMMANDS = {
     "model": "Fetch, list and verify models.",
     "validate": "Say whether a text satisfies a schema, anchors and rules.",
     "correct": "Make a text satisfy a schema, anchors and rules, and say what was changed.",
+    "rules": "Store, list and drop rules that answers must satisfy.",
     "corrector": "Collect corrections, and train and evaluate the adapter that ranks candidates.",
     "anchors": "Stored reference sets that fields of answers are held against.",
     "session": "Show and erase what is kept of users: sessions, preferences.",

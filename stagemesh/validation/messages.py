@@ -14,7 +14,7 @@ from stagemesh.api.validator.v1 import validator_pb2
 from stagemesh.runtime.errors import InvalidRequest
 from stagemesh.validation.anchors import Anchor
 from stagemesh.validation.constraint import Constraint, Kind
-from stagemesh.validation.rule import TEXT, Rule
+from stagemesh.validation.rule import STORED, TEXT, Rule
 from stagemesh.validation.verdict import Severity, Verdict
 
 SEVERITIES = {
@@ -62,6 +62,8 @@ def demands_of(message: Demands) -> list[Anchor | Rule]:
 
 def _rule(rule: common_pb2.Rule) -> Rule:
     kind = rule.WhichOneof("kind")
+    if kind == STORED:
+        return Rule(STORED, json.dumps({"name": rule.set}))
     return Rule(kind, _source(getattr(rule, kind))) if kind else Rule("", "{}")
 
 

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 
 TEXT = "text"
 """The kind of rules about long texts; the others are about fields of a JSON value."""
+STORED = "set"
+"""The kind of a name that stands for stored rules, until they are put in its place."""
 
 
 @dataclass(frozen=True)
 class Rule:
     kind: str
-    """`number`, `date`, `synonyms`, `sum`, `product`, `order`, `table` or TEXT."""
+    """`number`, `date`, `synonyms`, `sum`, `product`, `order`, `table`, TEXT or STORED."""
     source: str
     """Its fields as JSON, named as in common.proto."""
     index: str = ""

@@ -11,6 +11,7 @@ import grpc
 import pytest
 from mesh_support import AUTH, Mesh, ask, complete
 
+from benchmarks.schema_storm import measure
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from stagemesh.runtime.errors import from_rpc
@@ -121,3 +122,11 @@ async def test_too_large_a_constraint_is_called_too_large(mesh: Mesh) -> None:
             await stub.Complete(gateway_pb2.CompleteRequest(request=request), metadata=AUTH, timeout=60)
     error = from_rpc(caught.value)
     assert (error.reason, error.field) == ("CONSTRAINT_TOO_LARGE", "constraint.choice")
+
+
+async def test_the_benchmark_of_the_storm_ends_with_its_figures(mesh: Mesh) -> None:
+    keys = [mesh.command("tenant", "create", name).stdout.strip() for name in ("attacker", "user")]
+    found = await measure(f"127.0.0.1:{mesh.grpc_port}", *keys, rounds=1, each=1, width=2)
+    assert found["failed"] == {}
+    assert found["requests_of_each_kind"] == 1
+    assert "ACCEPTED" not in found["storm_reasons"]

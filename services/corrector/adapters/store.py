@@ -104,6 +104,10 @@ class AdapterStore:
             pipe.expire(key, TALLY_TTL_S)
             await self._tried(pipe.execute())
 
+    async def forget(self, tenant_id: str) -> None:
+        """A tenant that is revoked has no adapters."""
+        await self._tried(self._client.hdel(RECORDS, tenant_id))
+
     async def forget_tally(self, scope: str, revision: str) -> None:
         await self._tried(self._client.delete(_tally(scope, revision)))
 

@@ -12,13 +12,11 @@ from google.protobuf.message import Message
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import quality_pb2
 from stagemesh.cli.client.files import parse_json, read_text
+from stagemesh.cli.client.rules_file import OF_SET
 from stagemesh.runtime.errors import InvalidRequest
 from stagemesh.validation.json_form import read_message
 
 M = TypeVar("M", bound=Message)
-
-OF_SET = "@"
-"""`--anchors /sku=@products` means the stored set `products`."""
 
 
 def build_demands(
@@ -29,7 +27,7 @@ def build_demands(
     for given in anchors:
         request.anchors.extend(_anchors(given))
     for path in rules:
-        request.MergeFrom(read_rules(path))
+        request.MergeFrom(named_rules(path))
     if not (schema or request.anchors or request.rules or request.text_rules):
         raise click.UsageError("give --schema, --anchors or --rules: nothing is asked of the text")
     return request
@@ -51,6 +49,13 @@ def read_anchors(path: Path) -> list[common_pb2.Anchor]:
     if not isinstance(values, dict):
         raise _wrong_form(path)
     return [_anchor(path, pointer, given) for pointer, given in values.items()]
+
+
+def named_rules(path: Path) -> quality_pb2.ValidateRequest:
+    """`@NAME` for stored rules, else a file for `read_rules`."""
+    if str(path).startswith(OF_SET):
+        return quality_pb2.ValidateRequest(rules=[common_pb2.Rule(set=str(path).removeprefix(OF_SET))])
+    return read_rules(path)
 
 
 def read_rules(path: Path) -> quality_pb2.ValidateRequest:

@@ -10,7 +10,7 @@ import click
 
 from stagemesh.api.common.v1 import common_pb2
 from stagemesh.api.gateway.v1 import gateway_pb2
-from stagemesh.cli.client.demands import read_anchors, read_rules, read_schema
+from stagemesh.cli.client.demands import named_rules, read_anchors, read_schema
 from stagemesh.runtime.errors import InvalidRequest
 from stagemesh.runtime.precision_mode import parse_mode
 
@@ -52,7 +52,7 @@ def build_request(
         knowledge=knowledge,
     )
     if rules:
-        found = read_rules(rules)
+        found = named_rules(rules)
         request.rules.extend(found.rules)
         request.text_rules.extend(found.text_rules)
     if mode:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stagemesh.cli.client.options import connection_options
+from stagemesh.cli.client.rules_file import RulesFile
 
 if TYPE_CHECKING:
     from stagemesh.cli.client.connection import Connection
@@ -34,7 +35,10 @@ file = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--anchors", multiple=True, help="Allowed values of a field, as for `validate`; may be given several times."
 )
 @click.option(
-    "--rules", type=file, multiple=True, help="File with rules, as for `validate`; may be given several times."
+    "--rules",
+    type=RulesFile(),
+    multiple=True,
+    help="File with rules, as for `validate`, or @NAME; may be given several times.",
 )
 @click.option("--source", type=file, help="File with what the text was made from.")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stagemesh.cli.client.options import connection_options, sampling_options
+from stagemesh.cli.client.rules_file import RulesFile
 
 if TYPE_CHECKING:
     from stagemesh.cli.client.connection import Connection
@@ -30,7 +31,7 @@ file = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--system", default="", help="System message.")
 @click.option("--schema", type=file, help="File with a JSON Schema that the answer must fulfil.")
 @click.option("--anchors", type=file, help="File with the allowed values of fields.")
-@click.option("--rules", type=file, help="File with rules that must hold, as `stagemesh validate` takes it.")
+@click.option("--rules", type=RulesFile(), help="File with rules that must hold, as for `validate`, or @NAME.")
 @click.option("--route", default="", help="Route class: chat, doc-analyze, code-complete.")
 @click.option("--session", "session_id", default="", help="Continue this session.")
 @click.option("--user", "user_id", default="", help="The session's user.")

@@ -70,11 +70,18 @@ def list_(as_json: bool, state: Path | None, config: Path | None) -> None:
 @state_option
 @config_option
 def revoke(tenant_id: str, state: Path | None, config: Path | None) -> None:
-    """Remove a tenant with all its keys; gateways refuse them within seconds."""
-    from stagemesh.runtime import tenants
+    """Remove a tenant with all its keys, anchor sets, stored rules and adapters of the corrector.
 
-    num_keys = with_ledger(state, config, lambda redis: tenants.revoke(redis, tenant_id))
-    click.echo(f"{tenant_id} is revoked; {num_keys} {'key' if num_keys == 1 else 'keys'} no longer accepted.")
+    Gateways refuse its keys within seconds. What was collected of its corrections goes with the next `stagemesh
+    corrector collect`.
+    """
+    from stagemesh.cli.client.revocation import revoke as remove
+
+    revoked = with_ledger(state, config, lambda redis: remove(redis, tenant_id))
+    gone = [f"{revoked.anchor_sets} anchor sets", f"{revoked.rule_sets} sets of rules"]
+    stored = f"; {' and '.join(gone)} are erased" if revoked.anchor_sets or revoked.rule_sets else ""
+    keys = "1 key" if revoked.keys == 1 else f"{revoked.keys} keys"
+    click.echo(f"{tenant_id} is revoked; {keys} no longer accepted{stored}.")
 
 
 @command.command("release", short_help="Let a tenant ask for `precise` again.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stagemesh.cli.client.options import connection_options
+from stagemesh.cli.client.rules_file import RulesFile
 
 if TYPE_CHECKING:
     from stagemesh.cli.client.connection import Connection
@@ -32,7 +33,7 @@ file = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.argument("source", metavar="[FILE|-]", default="-")
 @click.option("--schema", type=file, help="File with a JSON Schema that the text must fulfil.")
 @click.option("--anchors", multiple=True, help="Allowed values of a field; may be given several times.")
-@click.option("--rules", type=file, multiple=True, help="File with rules; may be given several times.")
+@click.option("--rules", type=RulesFile(), multiple=True, help="File with rules, or @NAME of stored ones; repeatable.")
 @click.option("--local", is_flag=True, help="Check in this process; no mesh is needed.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 @connection_options

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from stagemesh.validation.anchors import Anchor, compile_keys
 from stagemesh.validation.limits import Limits
-from stagemesh.validation.rule import TEXT, Rule
+from stagemesh.validation.rule import STORED, TEXT, Rule
 from stagemesh.validation.rules.cross import OrderCheck, ProductCheck, SumCheck
 from stagemesh.validation.rules.dates import DateCheck
 from stagemesh.validation.rules.fields import NumberCheck, SynonymCheck
@@ -64,6 +64,10 @@ def compile_rules(rules: Sequence[Rule], limits: Limits) -> list[RuleCheck]:
 def _compile(rule: Rule, field: str, limits: Limits) -> Check:
     fields = rule.fields
     if rule.kind != TEXT:
+        if rule.kind == STORED:
+            raise invalid(
+                field, f"the stored rules {fields['name'][:80]!r} cannot be looked up here: it needs a ledger"
+            )
         if rule.kind not in KINDS:
             raise invalid(field, "name the rule: number, date, synonyms, sum, product, order or table")
         return KINDS[rule.kind](fields, f"{field}.{rule.kind}")

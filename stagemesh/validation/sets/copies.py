@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,6 +108,11 @@ class Copies:
         copy = self._ready.pop((tenant_id, name), None)
         if copy is not None:
             self._retire(copy)
+
+    def keep_only(self, sets: Set[tuple[str, str]]) -> None:
+        """Forget those that are not among `sets`, by tenant and name."""
+        for key in [key for key in self._ready if key not in sets]:
+            self.forget(*key)
 
     def new_path(self, manifest: Manifest) -> Path:
         return self.folder / f"{manifest.token}-{manifest.generation}.idx"

@@ -40,7 +40,7 @@ def check_set_name(name: str, field: str = "name") -> str:
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
             "INVALID_SET_NAME",
-            f"{name[:80]!r} cannot be an anchor set: use 1 to 63 of a-z, 0-9, '.', '_', '-', a letter or digit first",
+            f"{name[:80]!r} cannot name a set: use 1 to 63 of a-z, 0-9, '.', '_', '-', a letter or digit first",
             field=field,
         )
     return name

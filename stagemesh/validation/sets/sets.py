@@ -16,6 +16,7 @@ from stagemesh.validation.rule import Rule
 from stagemesh.validation.sets.config import AnchorSetsConfig
 from stagemesh.validation.sets.copies import Copies
 from stagemesh.validation.sets.manifest import Manifest
+from stagemesh.validation.sets.rule_store import RuleStore, names_stored
 from stagemesh.validation.sets.store import SetStore
 
 INDEX_BYTES_PER_BYTE = 12
@@ -31,6 +32,7 @@ class AnchorSets:
         self._client = redis_client.connect(ledger_url, command_timeout_s=config.redis_timeout_ms / 1000)
         self.config = config
         self.store = SetStore(self._client)
+        self.rules = RuleStore(self._client)
         self.copies = Copies(self.store, config, service, state_dir)
         self._watch: asyncio.Task[None] | None = None
 
@@ -40,11 +42,12 @@ class AnchorSets:
 
     @asynccontextmanager
     async def using(self, tenant_id: str, demands: Sequence[Anchor | Rule]) -> AsyncIterator[list[Anchor | Rule]]:
-        """`demands` with the files of the sets that they name.
+        """`demands` with the files of the sets that they name, and with stored rules in place of their names.
 
         Raises InvalidRequest for a set that the tenant does not have, Unavailable while one is being made ready or
         the store is away.
         """
+        demands = await self.rules.with_stored(tenant_id, demands)
         async with AsyncExitStack() as stack:
             paths: dict[str, str] = {}
             for name in dict.fromkeys(demand.set_name for demand in demands if demand.set_name):
@@ -83,7 +86,9 @@ class AnchorSets:
     async def _load_all(self) -> None:
         """The latest first, as many as may lie here; a set that cannot be made ready does not hold up the others."""
         left_bytes = self.config.max_local_mb << 20
-        for tenant_id, manifest in await self.store.all_manifests():
+        manifests = await self.store.all_manifests()
+        self.copies.keep_only({(tenant_id, manifest.name) for tenant_id, manifest in manifests})
+        for tenant_id, manifest in manifests:
             left_bytes -= INDEX_BYTES_PER_BYTE * manifest.key_bytes
             if left_bytes < 0:
                 return
@@ -96,7 +101,7 @@ async def with_sets(
     sets: AnchorSets | None, tenant_id: str, demands: Sequence[Anchor | Rule]
 ) -> AsyncIterator[Sequence[Anchor | Rule]]:
     """`AnchorSets.using`; without stored sets, the demands as they are."""
-    if sets is None or not any(demand.set_name for demand in demands):
+    if sets is None or not (names_stored(demands) or any(demand.set_name for demand in demands)):
         yield demands
         return
     async with sets.using(tenant_id, demands) as found:

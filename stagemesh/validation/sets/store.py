@@ -36,28 +36,28 @@ class SetStore:
         self._publish: Any = client.register_script(source)
 
     async def manifest(self, tenant_id: str, name: str) -> Manifest | None:
-        data = await self._tried(self._client.hget(_sets(tenant_id), name))
+        data = await tried(self._client.hget(_sets(tenant_id), name))
         return unpack(data) if data is not None else None
 
     async def manifests(self, tenant_id: str) -> list[Manifest]:
         """All of a tenant, by name."""
-        found = await self._tried(self._client.hgetall(_sets(tenant_id)))
+        found = await tried(self._client.hgetall(_sets(tenant_id)))
         return sorted((unpack(data) for data in found.values()), key=lambda manifest: manifest.name)
 
     async def all_manifests(self) -> list[tuple[str, Manifest]]:
         """Of all tenants, the latest first."""
-        tenants = sorted(tenant.decode() for tenant in await self._tried(self._client.smembers(TENANTS)))
+        tenants = sorted(tenant.decode() for tenant in await tried(self._client.smembers(TENANTS)))
         found = [(tenant, manifest) for tenant in tenants for manifest in await self.manifests(tenant)]
         return sorted(found, key=lambda pair: -pair[1].generation)
 
     async def generation(self) -> int:
         """Another number than before: some set has changed."""
-        return int(await self._tried(self._client.get(GENERATION)) or 0)
+        return int(await tried(self._client.get(GENERATION)) or 0)
 
     async def put(self, tenant_id: str, token: str, number: int, data: bytes) -> int:
         """Store a chunk of a load; gives the bytes that it takes."""
         packed = zlib.compress(data, 6)
-        await self._tried(self._client.set(_chunk(tenant_id, token, number), packed, ex=UNPUBLISHED_TTL_S))
+        await tried(self._client.set(_chunk(tenant_id, token, number), packed, ex=UNPUBLISHED_TTL_S))
         return len(packed)
 
     async def publish(self, tenant_id: str, manifest: Manifest, max_sets: int) -> Manifest:
@@ -67,7 +67,7 @@ class SetStore:
             keys=[_sets(tenant_id), TENANTS, GENERATION, *chunks],
             args=[manifest.name, tenant_id, max_sets, manifest.pack(), REPLACED_TTL_S],
         )
-        match (await self._tried(call)).decode():
+        match (await tried(call)).decode():
             case "full":
                 message = f"a tenant may have {max_sets} anchor sets; drop one"
                 raise Exhausted("TOO_MANY_ANCHOR_SETS", message)
@@ -80,7 +80,7 @@ class SetStore:
 
     async def chunk(self, tenant_id: str, manifest: Manifest, number: int) -> bytes | None:
         """None where it is gone: the set was replaced or dropped."""
-        data = await self._tried(self._client.get(_chunk(tenant_id, manifest.token, number)))
+        data = await tried(self._client.get(_chunk(tenant_id, manifest.token, number)))
         return zlib.decompress(data) if data is not None else None
 
     async def drop(self, tenant_id: str, name: str) -> Manifest | None:
@@ -88,23 +88,33 @@ class SetStore:
         manifest = await self.manifest(tenant_id, name)
         if manifest is None:
             return None
-        await self._tried(self._client.hdel(_sets(tenant_id), name))
-        await self._tried(self._client.incr(GENERATION))
-        await self._tried(self._client.delete(*self._chunks(tenant_id, manifest)))
+        await tried(self._client.hdel(_sets(tenant_id), name))
+        await tried(self._client.incr(GENERATION))
+        await tried(self._client.delete(*self._chunks(tenant_id, manifest)))
         return manifest
+
+    async def drop_all(self, tenant_id: str) -> int:
+        """All sets of a tenant; gives how many."""
+        manifests = await self.manifests(tenant_id)
+        for manifest in manifests:
+            await self.drop(tenant_id, manifest.name)
+        await tried(self._client.srem(TENANTS, tenant_id))
+        return len(manifests)
 
     def _chunks(self, tenant_id: str, manifest: Manifest) -> Sequence[str]:
         return [_chunk(tenant_id, manifest.token, number) for number in range(manifest.chunks)]
 
-    async def _tried(self, call: Any) -> Any:
-        try:
-            return cast("Any", await call)
-        except FAILURES as error:
-            raise Unavailable(
-                "ANCHORS_UNAVAILABLE",
-                f"the store of anchor sets cannot be used now ({type(error).__name__})",
-                retry_after_ms=1_000,
-            ) from error
+
+async def tried(call: Any) -> Any:
+    """Raises Unavailable where Redis does not answer."""
+    try:
+        return cast("Any", await call)
+    except FAILURES as error:
+        raise Unavailable(
+            "ANCHORS_UNAVAILABLE",
+            f"the store of anchor sets cannot be used now ({type(error).__name__})",
+            retry_after_ms=1_000,
+        ) from error
 
 
 def _sets(tenant_id: str) -> str:

@@ -487,6 +487,9 @@ class Rule(_message.Message):
     PRODUCT_FIELD_NUMBER: _builtins.int
     ORDER_FIELD_NUMBER: _builtins.int
     TABLE_FIELD_NUMBER: _builtins.int
+    SET_FIELD_NUMBER: _builtins.int
+    set: _builtins.str
+    """The name of rules that are stored for the tenant, which stand in its place."""
     @_builtins.property
     def number(self) -> Global___NumberRule: ...
     @_builtins.property
@@ -511,12 +514,13 @@ class Rule(_message.Message):
         product: Global___ProductRule | None = ...,
         order: Global___OrderRule | None = ...,
         table: Global___TableRule | None = ...,
+        set: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "kind", b"kind", "number", b"number", "order", b"order", "product", b"product", "sum", b"sum", "synonyms", b"synonyms", "table", b"table"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "kind", b"kind", "number", b"number", "order", b"order", "product", b"product", "set", b"set", "sum", b"sum", "synonyms", b"synonyms", "table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "kind", b"kind", "number", b"number", "order", b"order", "product", b"product", "sum", b"sum", "synonyms", b"synonyms", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "kind", b"kind", "number", b"number", "order", b"order", "product", b"product", "set", b"set", "sum", b"sum", "synonyms", b"synonyms", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["number", "date", "synonyms", "sum", "product", "order", "table"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["number", "date", "synonyms", "sum", "product", "order", "table", "set"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
