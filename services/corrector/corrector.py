@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from services.corrector.config import CorrectorConfig
 from services.corrector.fidelity import kept_where_sound, regeneration_changes
-from services.corrector.proposals import Asked, Findings, Proposer, joined_source
+from services.corrector.proposals import Asked, Findings, Problem, Proposer, joined_source
 from services.corrector.regenerate import Regenerator
 from services.corrector.repair import Repair, problem_of
 from services.corrector.repairer import Repairer
@@ -50,7 +50,7 @@ class Corrector:
         regenerator: Regenerator,
         config: CorrectorConfig,
         proposer: Proposer | None = None,
-        told: Callable[[Asked, Repair], None] = lambda asked, repair: None,
+        told: Callable[[Problem, Repair], None] = lambda problem, repair: None,
     ) -> None:
         """`told`: hears what became of each text that the proposer judged."""
         self._proposer, self._told = proposer, told
@@ -71,7 +71,6 @@ class Corrector:
         correction = Correction(await self._repairer.repair(request.text, constraint, anchors, source, threshold))
         if self._proposer is not None and source:
             await self._judge(correction, request, constraint, anchors, source, deadline)
-            self._told(asked_of(request), correction.repair)
         allowed = min(request.max_regenerations, self._config.max_regenerations)
         for attempt in range(1, allowed + 1):
             if correction.repair.verdict.valid:
@@ -96,6 +95,19 @@ class Corrector:
         assert self._proposer is not None
         problem = problem_of(request.text, correction.repair, constraint, anchors, source)
         problem = replace(problem, asked=asked_of(request))
+        await self._propose(correction, problem, request, constraint, anchors, deadline)
+        self._told(problem, correction.repair)
+
+    async def _propose(
+        self,
+        correction: Correction,
+        problem: Problem,
+        request: corrector_pb2.CorrectRequest,
+        constraint: Constraint,
+        anchors: Sequence[Anchor | Rule],
+        deadline: Deadline,
+    ) -> None:
+        assert self._proposer is not None
         try:
             findings = await self._proposer.propose(problem, Deadline(deadline.at_s - RESERVE_S))
         except StagemeshError as error:

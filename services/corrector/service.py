@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import grpc
 
+from services.corrector.adapters.beside import AdaptersBeside
+from services.corrector.adapters.watch import AdapterWatch
 from services.corrector.config import CorrectorConfig
 from services.corrector.corrector import Corrector
 from services.corrector.engine_client import EngineClient
@@ -34,10 +36,18 @@ class CorrectorService:
         default = configured_adapter(config.ranking)
         ranker = Ranker(repairer.questions, renderers, self._engines, config.ranking, default)
         self._sets: AnchorSets | None = None
+        self._watch: AdapterWatch | None = None
+        self._beside: AdaptersBeside | None = None
         if mesh.ledger_url:
             sets = config.anchor_sets
             self._sets = AnchorSets(mesh.ledger_url, sets, service="corrector", state_dir=mesh.state_dir)
-        self._corrector = Corrector(repairer, regenerator, config, ranker)
+        if not mesh.ledger_url:
+            self._corrector = Corrector(repairer, regenerator, config, ranker)
+            return
+        self._watch = AdapterWatch(mesh.ledger_url, config.adapters)
+        watch = self._watch
+        self._beside = AdaptersBeside(ranker, lambda: watch.in_use, watch.tallies, config.adapters)
+        self._corrector = Corrector(repairer, regenerator, config, self._beside, self._beside.told)
 
     def register(self, server: grpc.aio.Server) -> None:
         corrector_pb2_grpc.add_CorrectorServiceServicer_to_server(
@@ -49,11 +59,17 @@ class CorrectorService:
         await self._sandbox.warm_up()
         if self._sets is not None:
             self._sets.start()
+        if self._watch is not None:
+            self._watch.start()
 
     async def drain(self, grace_s: float) -> None:
         """Nothing to hand over: calls end within their deadlines."""
 
     async def close(self) -> None:
+        if self._beside is not None:
+            await self._beside.close()
+        if self._watch is not None:
+            await self._watch.close()
         if self._sets is not None:
             await self._sets.close()
         await self._engines.close()

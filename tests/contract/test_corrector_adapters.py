@@ -116,7 +116,14 @@ def folder(tmp_path: Path, name: str, tenant_id: str = "", calibration: object =
 
 
 def problem(request_id: str, tenant_id: str = "acme") -> Problem:
-    return Problem(text="", value={}, schema=True, source="s", asked=Asked(request_id=request_id, tenant_id=tenant_id))
+    return Problem(
+        text="",
+        value={},
+        schema=True,
+        source="s",
+        is_open=True,
+        asked=Asked(request_id=request_id, tenant_id=tenant_id),
+    )
 
 
 async def test_an_adapter_goes_from_candidate_over_canary_to_present_and_back(
@@ -272,7 +279,7 @@ async def test_a_canary_answers_its_share_and_what_becomes_of_it_is_counted_apar
     for number in range(40):
         asked = problem(f"r{number}")
         answers.append((await beside.propose(asked, Deadline.after(10))).proposals[0].value)
-        beside.told(asked.asked, Repair(text="", verdict=Verdict(valid=answers[-1] == "Ann", value="", issues=())))
+        beside.told(asked, Repair(text="", verdict=Verdict(valid=answers[-1] == "Ann", value="", issues=())))
         await idle(beside)
     assert 8 < answers.count("Bea") < 32
     await watch.tallies.flush()

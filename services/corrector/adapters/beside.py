@@ -54,10 +54,11 @@ class AdaptersBeside:
         self._beside(problem, lineup, _Said(findings=findings, ms=round(1e3 * (time.monotonic() - started_s))))
         return findings
 
-    def told(self, asked: Asked, repair: Repair) -> None:
-        """What became of a text that was judged: counted for whoever answered, while there is a candidate."""
+    def told(self, problem: Problem, repair: Repair) -> None:
+        """What became of a text that left something to judge: counted for who answered, while there is a candidate."""
+        asked = problem.asked
         lineup = self._in_use().of(asked.tenant_id)
-        if lineup.candidate is None:
+        if lineup.candidate is None or not problem.is_open:
             return
         who = "candidate" if lineup.is_canary(asked.request_id) else "present"
         counts = {f"{who}_answered": 1, f"{who}_valid": repair.verdict.valid, f"{who}_certain": repair.certain}
@@ -78,8 +79,8 @@ class AdaptersBeside:
         return await self._inner.propose(replace(problem, asked=replace(problem.asked, adapter=adapter)), deadline)
 
     def _beside(self, problem: Problem, lineup: Lineup, answered: _Said) -> None:
-        """Have the other adapter asked; never waits."""
-        if lineup.candidate is None:
+        """Have the other adapter asked, where something is left to judge; never waits."""
+        if lineup.candidate is None or not problem.is_open:
             return
         if self.num_under_way >= self._config.max_beside:
             self._count(problem.asked, lineup.candidate, skipped=1)
