@@ -121,7 +121,6 @@ def problem(request_id: str, tenant_id: str = "acme") -> Problem:
         value={},
         schema=True,
         source="s",
-        is_open=True,
         asked=Asked(request_id=request_id, tenant_id=tenant_id),
     )
 
@@ -282,6 +281,10 @@ async def test_a_canary_answers_its_share_and_what_becomes_of_it_is_counted_apar
         beside.told(asked, Repair(text="", verdict=Verdict(valid=answers[-1] == "Ann", value="", issues=())))
         await idle(beside)
     assert 8 < answers.count("Bea") < 32
+    settled = replace(problem("r0"), is_open=False)
+    await beside.propose(settled, Deadline.after(10))
+    beside.told(settled, Repair(text="", verdict=Verdict(valid=True, value="", issues=())))
+    assert not beside.num_under_way, "where nothing is left to judge, nothing is compared"
     await watch.tallies.flush()
     tally = await store.tally("", record.candidate.adapter.revision)
     assert (tally.candidate_answered, tally.candidate_valid) == (answers.count("Bea"), 0)
