@@ -243,7 +243,7 @@ async def test_a_plain_request_is_worked_on_while_the_ledger_is_asked_but_ends_a
 
 async def test_a_tenant_above_its_rate_is_refused_with_a_time_to_retry_and_may_defer(gateway: Gateway) -> None:
     guards, tenant = gateway._runner.guards, Tenant("greedy")
-    while guards._rates.refusal(tenant.tenant_id) is None:
+    while guards.rates.refusal(tenant.tenant_id) is None:
         pass
     with pytest.raises(StagemeshError, match="RATE_LIMITED") as refused:
         await gateway.submit(tenant, asked(), Deadline.after(20))
