@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import REGISTRY
 from quality_support import Valkey, free_port, running_valkey
 
+from services.gateway import pipeline
 from services.gateway.config import GatewayConfig, RouteConfig
 from services.gateway.core import Gateway
 from services.gateway.ledger import LEASES, Ledger
@@ -266,6 +267,33 @@ async def test_the_first_event_comes_while_no_engine_is_up_and_the_place_in_the_
     assert places[1].estimated_wait_ms > 0
     for running in (first, second):
         running.cancel()
+
+
+async def test_work_sends_its_first_call_before_the_ledger_is_written_to_and_the_caller_hears_after_both(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, begin = list[str](), Ledger.begin
+
+    async def send() -> None:
+        done.append("call sent")
+
+    async def run(*_: object) -> None:
+        call = asyncio.create_task(send())  # as gRPC makes a call
+        await call
+        await asyncio.Event().wait()
+
+    async def write(ledger: Ledger, *args: object) -> object:
+        done.append("ledger asked")
+        answer = await begin(ledger, *args)  # type: ignore[arg-type]
+        done.append("ledger knows")
+        return answer
+
+    monkeypatch.setattr(pipeline, "run", run)
+    monkeypatch.setattr(Ledger, "begin", write)
+    request = gateway_pb2.InferenceRequest(prompt="p")
+    running = await gateway.submit(TENANT, request, Deadline.after(20))
+    assert done == ["call sent", "ledger asked", "ledger knows"]
+    running.cancel()
 
 
 async def test_a_turn_that_would_come_after_the_deadline_is_refused_at_once(gateway: Gateway) -> None:
