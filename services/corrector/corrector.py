@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -171,8 +172,11 @@ def source_of(request: corrector_pb2.CorrectRequest) -> str:
 
 
 def asked_of(request: corrector_pb2.CorrectRequest) -> Asked:
-    """Without the adapter that the caller chose for the answer: it has not learnt to judge one."""
+    """Without the adapter that the caller chose for the answer: it has not learnt to judge one. A text that comes
+    without a request is known by what it says."""
     base = common_pb2.ModelIdentity()
     base.CopyFrom(request.model)
     base.adapter, base.adapter_generation, base.adapter_revision = "", 0, ""
-    return Asked(request_id=request.request_id, tenant_id=request.tenant_id, model=base)
+    content = f"{request.text}\0{request.source_text}".encode()
+    request_id = request.request_id or hashlib.sha256(content).hexdigest()
+    return Asked(request_id=request_id, tenant_id=request.tenant_id, model=base)

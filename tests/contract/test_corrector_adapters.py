@@ -230,6 +230,8 @@ async def test_the_candidate_is_asked_beside_the_answer_compared_and_counted(
     found = await beside.propose(problem("r1"), Deadline.after(10))
     assert [proposal.value for proposal in found.proposals] == ["Ann"]
     await idle(beside)
+    await watch.tallies.flush()
+    assert (await store.tally("", record.candidate.adapter.revision)).same == 1
     model.says["two"] = "Bea"
     assert (await beside.propose(problem("r2"), Deadline.after(10))).proposals[0].value == "Ann"
     await idle(beside)

@@ -23,7 +23,9 @@ class Tallies:
     def add(self, scope: str, revision: str, **counts: int) -> None:
         """Count for a candidate; the names are those of `Tally`. Never waits."""
         key = (scope, revision)
-        self._counts.setdefault(key, Counter()).update(counts)
+        counter = self._counts.setdefault(key, Counter())
+        for name, number in counts.items():
+            counter[name] += int(number)  # Redis takes no truth values
         self._counts.move_to_end(key)
         while len(self._counts) > MAX_CANDIDATES:
             self._counts.popitem(last=False)
