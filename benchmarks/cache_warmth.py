@@ -72,7 +72,8 @@ class Prompts:
 
     def text(self, num_tokens: int) -> str:
         self._num_given += 1
-        mark = f"Text {self._num_given * 7919}. "
+        number = str(self._num_given * 7919)[::-1]  # the last digits first: they differ from text to text
+        mark = f"Text {number}. "
         start = self._num_given * 997 % (len(self._ids) - num_tokens)
         length = num_tokens - len(self._tokenizer.encode(mark).ids)
         text: str = mark + self._tokenizer.decode(self._ids[start : start + length])

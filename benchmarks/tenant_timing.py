@@ -44,14 +44,19 @@ class Round:
     first: float
     """The victim's own."""
     again: float | None
-    more_cached_tokens: int
-    """Of what the victim had asked, against what nobody had."""
+    cached_of_other: int
+    """Tokens of the prompt that were not computed, of what the victim had asked."""
+    cached_of_nobody: int
+    """The prober's own: the page with which the chat template begins every prompt."""
 
 
 def measure(mesh: OwnMesh, rounds: int, num_tokens: int, seed: int) -> Iterator[Round]:
     victim, prober = mesh.new_tenant("victim"), mesh.new_tenant("prober")
     prompts, order = Prompts(), random.Random(seed)
     with mesh.gateway() as stub:
+        # What the chat template begins every prompt with is each tenant's own, and computed with its first one.
+        for key in (victim, prober):
+            ask(stub, prompts.text(num_tokens), num_output=1, key=key)
         for number in range(rounds):
             text = prompts.text(num_tokens)
             first = ask(stub, text, num_output=1, key=victim).ttft_ms
@@ -59,8 +64,9 @@ def measure(mesh: OwnMesh, rounds: int, num_tokens: int, seed: int) -> Iterator[
             order.shuffle(probes)
             answers = {is_known: ask(stub, probe, num_output=1, key=prober) for is_known, probe in probes}
             again = ask(stub, text, num_output=1, key=victim).ttft_ms if number % CONTROL_EVERY == 0 else None
-            more = answers[True].usage.cached_tokens - answers[False].usage.cached_tokens
-            yield Round(answers[True].ttft_ms, answers[False].ttft_ms, first, again, more)
+            known, unknown = answers[True], answers[False]
+            cached = known.usage.cached_tokens, unknown.usage.cached_tokens
+            yield Round(known.ttft_ms, unknown.ttft_ms, first, again, *cached)
             if sys.stderr.isatty():
                 print(f"{number + 1} of {rounds}", end="\r", file=sys.stderr)
 
@@ -68,7 +74,7 @@ def measure(mesh: OwnMesh, rounds: int, num_tokens: int, seed: int) -> Iterator[
 def report_of(rounds: Sequence[Round]) -> dict[str, object]:
     found = median_interval([one.asked_by_other / one.asked_by_nobody for one in rounds])
     percent = found.shifted()
-    reused = max(one.more_cached_tokens for one in rounds)
+    reused = max(0, max(one.cached_of_other for one in rounds) - max(one.cached_of_nobody for one in rounds))
     return {
         "probes": 2 * len(rounds),
         "asked_by_other_ms": round(statistics.median(one.asked_by_other for one in rounds), 2),

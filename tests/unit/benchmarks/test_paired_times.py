@@ -49,7 +49,7 @@ def test_times_are_equal_if_the_whole_interval_is_small_and_nothing_was_reused(
     factor: float, reused: int, is_equal: bool
 ) -> None:
     draw = random.Random(6)
-    rounds = [Round(factor * draw.gauss(100, 1), draw.gauss(100, 1), 100.0, 30.0, reused) for _ in range(200)]
+    rounds = [Round(factor * draw.gauss(100, 1), draw.gauss(100, 1), 100.0, 30.0, 16 + reused, 16) for _ in range(200)]
     report = report_of(rounds)
     assert (report["equal"], report["probes"], report["control"]) == (is_equal, 400, 0.3)
 
@@ -58,6 +58,7 @@ def test_rounds_that_were_kept_count_again(tmp_path: Path) -> None:
     assert kept_rounds(tmp_path / "none") == []
     kept = tmp_path / "rounds.jsonl"
     kept.write_text(
-        '{"asked_by_other": 1.0, "asked_by_nobody": 2.0, "first": 3.0, "again": null, "more_cached_tokens": 0}\n'
+        '{"asked_by_other": 1.0, "asked_by_nobody": 2.0, "first": 3.0, "again": null, '
+        '"cached_of_other": 0, "cached_of_nobody": 16}\n'
     )
-    assert kept_rounds(kept) == [Round(1.0, 2.0, 3.0, None, 0)]
+    assert kept_rounds(kept) == [Round(1.0, 2.0, 3.0, None, 0, 16)]
