@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 from services.engine.kernels.native.library import Choice
+from services.engine.kernels.native.token_mask import TokenMask
 from services.engine.noise import noise_key
 from services.engine.sampling_params import SamplingParams
 from services.engine.scheduler import WorkItem
@@ -17,19 +19,22 @@ LARGEST_LOGIT = Choice()
 def choices(item: WorkItem) -> Iterator[Choice]:
     """For each row of logits of the item, as the sampler will choose from it."""
     sequence, params = item.sequence, item.sequence.params
-    if sequence.reads_logits or sequence.constraint is not None or not can_screen(params):
+    reports = sequence.reads_logits or params.logprobs is not None
+    if reports or (sequence.constraint is not None and not item.masks):
         yield from [ALL_LOGITS] * item.num_sampled
         return
+    masks: Iterable[TokenMask | None] = item.masks or repeat(None, item.num_sampled)
     num_output = item.end - sequence.num_prompt
-    if num_output < params.min_tokens:
-        yield from [ALL_LOGITS] * item.num_sampled
+    if not can_screen(params) or num_output < params.min_tokens:
+        yield from (ALL_LOGITS if mask is None else Choice(wants_all=True, mask=mask) for mask in masks)
         return
     lowered = array("i", [*sequence.tokens, *item.drafts]) if params.has_penalties else None
-    if params.greedy:
-        yield from [Choice(lowered=lowered) if lowered else LARGEST_LOGIT] * item.num_sampled
+    if params.greedy and not lowered and not item.masks:
+        yield from [LARGEST_LOGIT] * item.num_sampled
         return
-    for position in range(num_output, num_output + item.num_sampled):
-        yield Choice(params.temperature, noise_key(params.seed, position), lowered)
+    for position, mask in enumerate(masks, start=num_output):
+        key = 0 if params.greedy else noise_key(params.seed, position)
+        yield Choice(params.temperature, key, lowered, mask=mask)
 
 
 def can_screen(params: SamplingParams) -> bool:
@@ -37,4 +42,4 @@ def can_screen(params: SamplingParams) -> bool:
     cuts = not params.greedy and (params.top_k > 0 or params.top_p != 1 or params.min_p > 0)
     raises = bool(params.logit_bias) or params.repetition_penalty < 1
     raises = raises or params.presence_penalty < 0 or params.frequency_penalty < 0
-    return params.logprobs is None and not cuts and not raises
+    return not cuts and not raises

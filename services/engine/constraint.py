@@ -10,6 +10,7 @@ import numpy.typing as npt
 from llguidance import LLMatcher
 
 from services.engine.forced_tokens import ForcedTokens
+from services.engine.kernels.native.token_mask import TokenMask
 from services.engine.wrap_up import WrapUp
 from stagemesh.runtime.errors import InvalidRequest
 
@@ -48,18 +49,31 @@ class GrammarConstraint:
         """Of the present state, where the model has a choice."""
         self._ahead: list[_Ahead] = []
 
-    def prepare(self, guesses: Sequence[int] = ()) -> None:
+    def prepare(self, guesses: Sequence[int] = (), masks: Sequence[TokenMask] = ()) -> None:
         """Work out what will be asked of this state, and of those after guesses at the next tokens.
 
-        What fails here fails again when it is asked.
+        The masks, of this state and of those after each guess, are told as soon as they are known. What fails here
+        fails again when it is asked.
         """
-        if self.forced():
+        if forced := self.forced():
+            for mask, token in zip(masks, forced, strict=False):
+                mask.tell(self._single(token))
             return
-        if self._wrap_up is not None:
-            self._wrap_up.look(self._matcher)
         if self._bits is None:
             self._bits = self._compute_bits()
-        self._ahead = self._look_ahead(guesses) if guesses else []
+        if masks:
+            masks[0].tell(self._bits)
+        if self._wrap_up is not None:
+            self._wrap_up.look(self._matcher)
+        self._ahead = self._look_ahead(guesses, masks[1:]) if guesses else []
+
+    def is_within(self, bits: Bits) -> bool:
+        """Whether `bits` has all tokens that may come next, or only one may, which needs no comparing."""
+        if self._bits is bits or self.forced() or (self._wrap_up is not None and self._wrap_up.only is not None):
+            return True
+        if self._bits is None:
+            self._bits = self._compute_bits()
+        return not (self._bits & ~bits).any()
 
     def allowed(self) -> npt.NDArray[np.bool_]:
         """[V] of the tokenizer, padded to whole bytes. Raises as `allowed_bits`."""
@@ -135,13 +149,16 @@ class GrammarConstraint:
         bits[token // 8] = 1 << token % 8
         return bits
 
-    def _look_ahead(self, guesses: Sequence[int]) -> list[_Ahead]:
+    def _look_ahead(self, guesses: Sequence[int], masks: Sequence[TokenMask]) -> list[_Ahead]:
         fork = self.fork()
         found: list[_Ahead] = []
-        for token in guesses[: self.num_fitting(guesses)]:
+        for index, token in enumerate(guesses[: self.num_fitting(guesses)]):
             fork.accept(token)
             if fork.is_complete():
                 break
             forced = fork.forced()
-            found.append(_Ahead(token, forced, None if forced else fork._compute_bits()))
+            bits = None if forced else fork._compute_bits()
+            found.append(_Ahead(token, forced, bits))
+            if index < len(masks):
+                masks[index].tell(self._single(forced[0]) if bits is None else bits)
         return found

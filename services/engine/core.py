@@ -20,7 +20,7 @@ from services.engine.healing.healer import Healer, step_failed
 from services.engine.jump_ahead import jump
 from services.engine.kv.jobs import LoadJob, SaveJob
 from services.engine.kv.stored_kv import MakeStoredKv
-from services.engine.mask_thread import MaskThread
+from services.engine.mask_thread import MaskThread, with_masks
 from services.engine.runner import Runner
 from services.engine.sampler import Draw, Sampled, sampling_failed
 from services.engine.scheduler import Scheduler, WorkItem
@@ -228,7 +228,7 @@ class EngineCore:
         for item in items:
             if item.sequence.admitted_s is None:
                 item.sequence.admitted_s = started_s
-        items = self._drafting.add_drafts(items, self._with_drafts)
+        items = with_masks(self._drafting.add_drafts(items, self._with_drafts))
         run_started_s = time.monotonic()
         with self.healer.watching(items), self._masks.preparing(items) as late:
             rows = self._run(items, probe)

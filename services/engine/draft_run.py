@@ -46,4 +46,15 @@ class DraftRun:
     def goes_on(self) -> bool:
         """Whether the token taken last was the one drafted, so that the next row counts."""
         num_taken = self.num_taken
-        return 0 < num_taken < len(self.rows) and self.sequence.tokens[-1] == self.item.drafts[num_taken - 1]
+        if not 0 < num_taken < len(self.rows) or self.sequence.tokens[-1] != self.item.drafts[num_taken - 1]:
+            return False
+        return self._has_logits(num_taken)
+
+    def _has_logits(self, at: int) -> bool:
+        """Whether the row has the logits of all tokens that may be chosen by now.
+
+        Its mask was told before the guesses were tokens, and what a grammar forces depends on the tokens left as well.
+        """
+        bits = self.item.masks[at].bits if self.item.masks else None
+        constraint = self.sequence.constraint
+        return bits is None or constraint is None or constraint.is_within(bits)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock
 
+from services.engine.kernels.native.token_mask import TokenMask
 from services.engine.scheduler import WorkItem
 from services.engine.sequence import Sequence
 from stagemesh.runtime.telemetry import get_logger
@@ -16,6 +18,16 @@ log = get_logger(__name__)
 
 MAX_WAIT_S = 30.0
 """A grammar's limits end the work on a mask long before."""
+
+
+def with_masks(items: Seq[WorkItem]) -> Seq[WorkItem]:
+    """The items, those under a grammar with masks that `preparing` tells."""
+    if all(item.sequence.constraint is None for item in items):
+        return items
+    return [
+        replace(item, masks=tuple(TokenMask() for _ in range(item.num_sampled))) if _has_grammar(item) else item
+        for item in items
+    ]
 
 
 class MaskThread:
@@ -28,12 +40,13 @@ class MaskThread:
 
     @contextmanager
     def preparing(self, items: Seq[WorkItem]) -> Iterator[list[Sequence]]:
-        """Within, what the items that yield a token will ask of their grammars is worked out; leave those alone.
+        """Within, what the items that yield a token will ask of their grammars is worked out, and their masks are told;
+        leave those alone.
 
         Gives a list, in which stands afterwards whose grammar did not come back and must not be touched any more.
         """
         late: list[Sequence] = []
-        mine = [item for item in items if item.samples and item.sequence.constraint is not None]
+        mine = [item for item in items if _has_grammar(item)]
         if not mine:
             yield late
             return
@@ -52,6 +65,10 @@ class MaskThread:
                 self._executor = None
 
 
+def _has_grammar(item: WorkItem) -> bool:
+    return item.samples and item.sequence.constraint is not None
+
+
 class _Preparing:
     """One after the other, until it is abandoned."""
 
@@ -64,7 +81,7 @@ class _Preparing:
         while (item := self._next()) is not None:
             assert item.sequence.constraint is not None
             try:
-                item.sequence.constraint.prepare(item.drafts)
+                item.sequence.constraint.prepare(item.drafts, item.masks)
             except Exception:  # what fails here fails again where it is asked, and ends that sequence alone
                 log.exception("preparing a mask failed", sequence_id=item.sequence.sequence_id)
 

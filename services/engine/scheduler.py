@@ -18,6 +18,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
 from services.engine.block_manager import PAGE_SIZE, BlockManager, num_pages_for
+from services.engine.kernels.native.token_mask import TokenMask
 from services.engine.kv.miss_cause import MissCause
 from services.engine.kv.stored_kv import StoredKv
 from services.engine.scheduling.length_bucket import LONG, bucket_of
@@ -45,6 +46,8 @@ class WorkItem:
     drafts: tuple[int, ...] = ()
     """Guesses at the tokens that follow, where the item samples. They are rows of the step like any other, and one more
     row of logits each: as long as the tokens chosen are those guessed, the next row is that of the token after."""
+    masks: tuple[TokenMask, ...] = ()
+    """For each row of logits what its grammar allows, if it has one, told while the step runs."""
 
     @classmethod
     def next(cls, sequence: Sequence, num_tokens: int) -> WorkItem:

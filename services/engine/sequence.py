@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from services.engine.adapter import LoadedAdapter
 from services.engine.healing.degradation import Degradation
+from services.engine.kernels.native.token_mask import TokenMask
 from services.engine.kv.sequence_kv import SequenceKv
 from services.engine.modes import Mode
 from services.engine.page_table import Owner, PageTable, PublicPrefix
@@ -43,8 +44,14 @@ class Constraint(Protocol):
     def allowed_bits(self) -> npt.NDArray[np.uint8]:
         """The same as bits, token t in bit t % 8 of byte t // 8."""
 
-    def prepare(self, guesses: Seq[int] = ()) -> None:
-        """Work out what will be asked of this state, and of those after guesses at the next tokens."""
+    def prepare(self, guesses: Seq[int] = (), masks: Seq[TokenMask] = ()) -> None:
+        """Work out what will be asked of this state, and of those after guesses at the next tokens.
+
+        The masks, of this state and of those after each guess, are told as soon as they are known.
+        """
+
+    def is_within(self, bits: npt.NDArray[np.uint8]) -> bool:
+        """Whether `bits` has all tokens that may come next, or only one may, which needs no comparing."""
 
     def admits(self, token: int) -> bool:
         """Whether an allowed token leaves enough tokens to complete the answer; where not, another one is the only one

@@ -14,6 +14,7 @@ from services.engine.core import EngineCore
 from services.engine.draft_run import DraftRun
 from services.engine.drafting import Fit
 from services.engine.ending import Ending
+from services.engine.kernels.native.token_mask import TokenMask
 from services.engine.modes import Mode
 from services.engine.sampling_params import SamplingParams
 from services.engine.scheduler import WorkItem
@@ -59,15 +60,18 @@ class Steps:
         self._taken: list[int] = []
 
     def allowed(self) -> npt.NDArray[np.bool_]:
-        allowed = np.zeros(VOCAB, dtype=np.bool_)
-        allowed[self._allowed(self._taken)] = True
-        return allowed
+        return np.unpackbits(self.allowed_bits(), bitorder="little", count=VOCAB).view(np.bool_)
 
     def allowed_bits(self) -> npt.NDArray[np.uint8]:
-        return np.packbits(self.allowed(), bitorder="little")
+        return self._bits(self._taken)
 
-    def prepare(self, guesses: Seq[int] = ()) -> None:
-        """Everything is worked out when it is asked."""
+    def prepare(self, guesses: Seq[int] = (), masks: Seq[TokenMask] = ()) -> None:
+        for number, mask in enumerate(masks):
+            if self.num_fitting(guesses[:number]) == number:
+                mask.tell(self._bits([*self._taken, *guesses[:number]]))
+
+    def is_within(self, bits: npt.NDArray[np.uint8]) -> bool:
+        return not (self.allowed_bits() & ~bits).any()
 
     def admits(self, token: int) -> bool:
         return True
@@ -99,6 +103,11 @@ class Steps:
 
     def was_cut(self) -> bool:
         return False
+
+    def _bits(self, taken: Seq[int]) -> npt.NDArray[np.uint8]:
+        allowed = np.zeros(VOCAB, dtype=np.bool_)
+        allowed[self._allowed(taken)] = True
+        return np.packbits(allowed, bitorder="little")
 
     def _allowed(self, taken: Seq[int]) -> list[int]:
         if len(taken) >= self._length:

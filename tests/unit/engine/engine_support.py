@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from services.engine.block_manager import PAGE_SIZE
 from services.engine.checks import SensitiveChecks
+from services.engine.choices import choices
 from services.engine.core import CoreLimits, EngineCore
 from services.engine.drafting import Drafting
 from services.engine.ending import Ending
+from services.engine.kernels.native.library import OUT_OF_REACH, Choice
 from services.engine.logprobs import TokenLogprobs
 from services.engine.modes import Mode
 from services.engine.page_table import Owner
@@ -60,6 +62,14 @@ def greedy_answer(prompt: Seq[int], num_tokens: int) -> list[int]:
     return context[len(prompt) :]
 
 
+def without_forbidden(row: npt.NDArray[np.float32], choice: Choice) -> npt.NDArray[np.float32]:
+    """As the kernels leave out logits that cannot be chosen, where they know them by now."""
+    if choice.mask is None or choice.mask.bits is None:
+        return row
+    allowed = np.unpackbits(choice.mask.bits, bitorder="little", count=len(row)).view(np.bool_)
+    return np.where(allowed, row, np.float32(OUT_OF_REACH))
+
+
 class FakeRunner:
     """Keeps tokens where a model keeps keys and values, and reads the context back through the page tables.
 
@@ -95,9 +105,10 @@ class FakeRunner:
             context = self.slots[slot]
             assert context[: item.end].tolist() == sequence.tokens[: item.end], "a page holds other tokens"
             self.num_tokens += item.num_rows
-            for end in range(item.row_end - item.num_sampled, item.row_end):
+            for end, choice in zip(range(item.row_end - item.num_sampled, item.row_end), choices(item), strict=True):
                 nan = sequence.sequence_id in self.gives_nan_on or (self.gives_nan_on_guesses and end >= item.end)
-                rows.append(np.full(VOCAB, np.nan, np.float32) if nan else self.logits_by(mode, context[: end + 1]))
+                row = np.full(VOCAB, np.nan, np.float32) if nan else self.logits_by(mode, context[: end + 1])
+                rows.append(row if nan else without_forbidden(row, choice))
         return np.stack(rows) if rows else np.empty((0, VOCAB), np.float32)
 
     def logits_by(self, mode: Mode | None, context: Seq[int]) -> npt.NDArray[np.float32]:

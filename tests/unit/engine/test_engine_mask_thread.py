@@ -15,7 +15,7 @@ class Grammar:
     def __init__(self, waits_for: Event) -> None:
         self.waits_for, self.num_prepared, self.is_at_work = waits_for, 0, Event()
 
-    def prepare(self, _drafts: Any) -> None:
+    def prepare(self, _drafts: Any, _masks: Any) -> None:
         self.is_at_work.set()
         assert self.waits_for.wait(60)
         self.num_prepared += 1

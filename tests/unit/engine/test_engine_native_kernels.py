@@ -14,7 +14,7 @@ from services.engine.kernels.native.library import FORMATS, KV_FORMATS, KernelLi
 from stagemesh.models.store import ModelFiles
 
 Floats = npt.NDArray[np.float32]
-NUM_ROWS = (1, 2, 3, 5, 15, 16, 17, 63)
+NUM_ROWS = (1, 2, 3, 5, 15, 16, 17, 67)
 GROUP = 32
 
 
@@ -93,7 +93,7 @@ def test_exact_weights_are_multiplied_with_activations_as_they_are(
 def test_a_row_is_bitwise_the_same_whatever_rows_are_beside_it(library: KernelLibrary, format_: str) -> None:
     rng = np.random.default_rng(0)
     weights = matrix(library, quantized(rng.normal(size=(48, 576)).astype(np.float32), format_), format_, 576)
-    x = rng.normal(size=(63, 576)).astype(np.float32)
+    x = rng.normal(size=(67, 576)).astype(np.float32)
     alone = np.concatenate([weights.multiply(row[None]) for row in x])
     for num_rows in NUM_ROWS:
         np.testing.assert_array_equal(weights.multiply(x[:num_rows]), alone[:num_rows])

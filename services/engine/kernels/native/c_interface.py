@@ -36,6 +36,12 @@ class CBatch(Structure):
     ]
 
 
+class CMask(Structure):
+    """Which tokens may be chosen at one position, once `bits` is there."""
+
+    _fields_ = [("bits", c_void_p), ("num_bytes", c_int32)]
+
+
 class CChoice(Structure):
     """What one row of logits is for."""
 
@@ -43,6 +49,7 @@ class CChoice(Structure):
         ("temperature", c_double),
         ("noise_key", c_uint64),
         ("lowered", c_void_p),
+        ("mask", c_void_p),
         *((name, c_int32) for name in ("num_lowered", "wants_all")),
     ]
 

@@ -61,13 +61,13 @@ void Decoder::step(int weights, const sm_batch& batch, float* logits, double* se
   logits_ = logits;
   reserve(batch);
   choose_tasks(batch);
-  order_samples();
+  prepare_head();
   pool_.run([&](int thread) {
     Clock clock(pool_, thread == 0 ? seconds : nullptr);
     run_stages(thread, clock);
   });
-  if (num_whole_ < batch.num_samples)
-    weights_->screen->learn(num_reaching_, int64_t(batch.num_samples - num_whole_) * weights_->head->num_blocks());
+  if (num_screened_ > 0)
+    weights_->screen->learn(num_reaching_, int64_t(num_screened_) * weights_->head->num_blocks());
 }
 
 size_t Decoder::read_pass(int weights) {

@@ -79,15 +79,34 @@ class Decoder {
   void shrink(int index, Target first, int count, const float* x, size_t stride, int thread, Clock& clock);
   void head_stages(int thread, Clock& clock);
   void project_head(int num_rows, int thread);
+  void prepare_head();
   void order_samples();
   void screen_logits(int thread, Clock& clock);
   void bound_logits(int thread);
+  // How much of a row of logits is computed: all of it, what can win, or the blocks in which a token is allowed.
+  enum class Extent { kWhole, kScreened, kPicked };
+  struct HeadRow {
+    int sample;
+    Extent extent;
+    const uint8_t* bits;  // of the tokens that its grammar allows; null: all are
+    int num_bytes;
+
+    // Of the 16 tokens of a block: bit i for the i-th.
+    uint32_t allowed(int block) const {
+      if (bits == nullptr) return kAllAllowed;
+      const int at = block * kBlockRows / 8, known = num_bytes - at;
+      return known >= 2 ? uint32_t(bits[at] | bits[at + 1] << 8) : known == 1 ? bits[at] : 0;
+    }
+  };
+  static constexpr uint32_t kAllAllowed = 0xffff;
+  HeadRow head_row(int sample) const;
   // What one choice is known to reach, and the block of the token that does.
   struct Best { double value = -std::numeric_limits<double>::infinity(); int block = -1; };
   void consider(int block, int slot, simd::Floats sixteen, Best& best);
   int64_t compute_reachable(int slot, double reachable, int thread);
   simd::Floats head_block(int block, int slot);
-  float* logits_of(int slot) { return logits_ + size_t(samples_[slot]) * weights_->head->rows(); }
+  void pick_logits(int slot, int thread);
+  float* logits_of(int slot) { return logits_ + size_t(head_rows_[slot].sample) * weights_->head->rows(); }
   template <class Work>
   void run_stage(int weights, const sm_batch& batch, Work work);
   template <class Work>
@@ -138,8 +157,9 @@ class Decoder {
   Buffer<float> gated_;     // [N, F]
   Buffer<float> normed_;    // [N, H] what exact weights and adapters are multiplied with
   Activations hidden_, attended_q_, gated_q_;
-  std::vector<int> samples_;            // in the order of their rows in the head: those whose logits are all wanted, then the rest
-  int num_whole_ = 0;                   // how many are wanted whole
+  std::vector<HeadRow> head_rows_;      // in the order of their rows in the head: by extent
+  int num_whole_ = 0, num_screened_ = 0;
+  bool waits_for_masks_ = false;        // they may still come while the layers are computed
   ScreenedRows screened_;
   std::vector<double> reachable_;       // [slots, threads] a choice's value that is certainly reached
   std::atomic<int64_t> num_reaching_{0};

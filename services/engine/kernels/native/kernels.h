@@ -38,12 +38,23 @@ typedef struct sm_layer {
 /* What a row of logits is for: one token is chosen, the one with the largest
  *   logit (temperature 0), or logit / temperature + noise of sampling.h (noise_key).
  * Then only logits that can win must be there; the others may be SM_OUT_OF_REACH. `lowered` are tokens whose logits the caller
- * will lower before it chooses, or forbid; he raises none. wants_all: nothing is left out. */
+ * will lower before it chooses, or forbid; he raises none. wants_all: nothing is left out.
+ *
+ * With `mask`, only tokens that it allows are chosen, and the logits of others may be missing whatever wants_all says. */
 #define SM_OUT_OF_REACH (-1e30f)
+
+/* Which tokens a grammar allows at one position. Another thread may tell it while a step runs: num_bytes first, then bits.
+ * While bits is null it is not known; a step then computes all logits. */
+typedef struct sm_mask {
+  const uint8_t* bits; /* bit t % 8 of byte t / 8: token t is allowed */
+  int32_t num_bytes;   /* tokens beyond are not allowed */
+} sm_mask;
+
 typedef struct sm_choice {
   double temperature;
   uint64_t noise_key;
   const int32_t* lowered;
+  const sm_mask* mask; /* null: all tokens are allowed */
   int32_t num_lowered;
   int32_t wants_all;
 } sm_choice;

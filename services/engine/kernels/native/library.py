@@ -28,6 +28,7 @@ from services.engine.kernels.native.c_interface import (
     CShape,
 )
 from services.engine.kernels.native.lora import LORA_TARGETS, MAX_ADAPTERS, MAX_RANK, LoraPart, target_shape
+from services.engine.kernels.native.token_mask import TokenMask
 
 Floats = npt.NDArray[np.float32]
 Int32s: TypeAlias = "npt.NDArray[np.int32] | array[int]"
@@ -178,7 +179,9 @@ class Choice:
     lowered: array[int] | None = None
     """Tokens whose logits are lowered or forbidden before the choice. None may be raised."""
     wants_all: bool = False
-    """No logit may be missing."""
+    """No logit may be missing, but for those of tokens that `mask` forbids."""
+    mask: TokenMask | None = None
+    """What may be chosen at all, if that is limited."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,12 +394,12 @@ def _array(values: npt.NDArray[Any], dtype: type[Any]) -> npt.NDArray[Any]:
     return np.ascontiguousarray(values)
 
 
-def _choice(choice: Choice) -> tuple[float, int, int | None, int, int]:
+def _choice(choice: Choice) -> tuple[float, int, int | None, int | None, int, int]:
     """The C form's fields."""
-    lowered = choice.lowered
-    if not lowered:
-        return choice.temperature, choice.noise_key, None, 0, int(choice.wants_all)
-    return choice.temperature, choice.noise_key, address_of(lowered), len(lowered), int(choice.wants_all)
+    lowered = None if not choice.lowered else address_of(choice.lowered)
+    mask = None if choice.mask is None else choice.mask.address
+    num_lowered = len(choice.lowered or ())
+    return choice.temperature, choice.noise_key, lowered, mask, num_lowered, int(choice.wants_all)
 
 
 def _is_int32(values: Int32s) -> bool:

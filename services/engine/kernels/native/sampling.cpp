@@ -231,26 +231,37 @@ class Row {
   std::vector<int32_t> tokens_;
 };
 
-void copy_allowed(const sm_draw& how, int size, float* out) {
-  std::fill_n(out, size, kForbidden);
-  const int known = std::min(size, how.num_allowed);
-  for (int byte = 0; byte * 8 < known; ++byte) {
-    if (how.allowed[byte] == 0) continue;
-    for (int token = byte * 8; token < std::min(known, byte * 8 + 8); ++token)
-      if (how.allowed[byte] >> (token % 8) & 1) out[token] = how.logits[token];
+// The logits of allowed tokens, kForbidden for the others; whether all logits are finite.
+bool copy_allowed(const sm_draw& how, int size, float* out) {
+  const int known = std::min(size, how.num_allowed), whole = known / 16 * 16;
+  simd::Floats zeros = simd::splat(0);
+  for (int at = 0; at < whole; at += 16) {
+    uint16_t bits;
+    std::memcpy(&bits, how.allowed + at / 8, sizeof bits);
+    const simd::Floats values = simd::load(how.logits + at);
+    zeros = zeros + values * simd::splat(0);  // not a number as soon as one is not finite
+    simd::store(out + at, simd::keep_bits(values, bits, kForbidden));
   }
+  float zero = simd::sum(zeros);
+  for (int token = whole; token < size; ++token) {
+    const bool is_allowed = token < known && (how.allowed[token / 8] >> (token % 8) & 1);
+    out[token] = is_allowed ? how.logits[token] : kForbidden;
+    zero += how.logits[token] * 0;
+  }
+  return zero == 0;
 }
 
 int draw(const sm_draw& how, int size, std::vector<float>& masked) {
-  Peak peak = find_peak(how.logits, size);
-  if (!how.is_modified && !peak.finite) return SM_NOT_FINITE;
   const float* x = how.logits;
+  bool finite = true;
   if (how.allowed != nullptr) {
     masked.resize(size);
-    copy_allowed(how, size, masked.data());
+    finite = copy_allowed(how, size, masked.data());
     x = masked.data();
-    peak = find_peak(x, size);
   }
+  const Peak peak = find_peak(x, size);
+  if (how.allowed == nullptr) finite = peak.finite;
+  if (!how.is_modified && !finite) return SM_NOT_FINITE;
   if (how.temperature == 0) return peak.value == kForbidden ? 0 : peak.token;
   if (peak.value == kForbidden) return SM_NOTHING_ALLOWED;
   return Row(x, size).draw(how, peak);

@@ -84,6 +84,17 @@ inline Floats keep_below(Floats a, int count, float otherwise) { return choose_b
 // Lanes from `first` on of `a`, `otherwise` in those before.
 inline Floats keep_from(Floats a, int first, float otherwise) { return choose_below(first, splat(otherwise), a); }
 
+// Lanes of `a` whose bits are set, `otherwise` in the rest.
+inline Floats keep_bits(Floats a, uint32_t bits, float otherwise) {
+  const __m256i all = _mm256_set1_epi32(int32_t(bits));
+  const __m256i low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128), high = _mm256_slli_epi32(low, 8);
+  const auto kept = [&](__m256 lanes, __m256i own) {
+    const __m256i is_set = _mm256_cmpeq_epi32(_mm256_and_si256(all, own), own);
+    return _mm256_blendv_ps(_mm256_set1_ps(otherwise), lanes, _mm256_castsi256_ps(is_set));
+  };
+  return {kept(a.lo, low), kept(a.hi, high)};
+}
+
 inline Floats load_half(const uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
 }

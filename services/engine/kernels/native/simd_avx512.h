@@ -47,6 +47,11 @@ inline Floats keep_from(Floats a, int first, float otherwise) {
   return {_mm512_mask_blend_ps(kept, _mm512_set1_ps(otherwise), a.v)};
 }
 
+// Lanes of `a` whose bits are set, `otherwise` in the rest.
+inline Floats keep_bits(Floats a, uint32_t bits, float otherwise) {
+  return {_mm512_mask_blend_ps((__mmask16)bits, _mm512_set1_ps(otherwise), a.v)};
+}
+
 inline Floats load_half(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
 
 inline Floats load_bf16(const uint16_t* p) {

@@ -43,7 +43,7 @@ void Decoder::head_stage(int weights, int num_rows, const float* normed, float* 
   logits_ = logits;
   batch_ = &rows;
   weights_ = &weight_sets_[weights];
-  order_samples();
+  prepare_head();
   run_stage(weights, rows, [&](int thread, Clock& clock) {
     if (thread == 0) std::copy_n(normed, size_t(num_rows) * shape_.hidden_size, normed_.data());
     clock.meet(kSample);
