@@ -2,6 +2,7 @@
 
     python benchmarks/content_correction.py --json
     python benchmarks/content_correction.py --each 2 --show 5     # a short look, with cases that are certain and wrong
+    python benchmarks/content_correction.py --cases held --each 4     # never with --show: nobody mends what it shows
 
     python benchmarks/content_correction.py --cases second --each 4 --adapter DIR    # and with an adapter's ranking
 
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.content_cases import faults, templates
+from benchmarks.content_cases import faults, further, templates
 from benchmarks.correction_cases.case import Case, outcome
 from services.corrector.chain import RepairChain
 from services.corrector.content.judge import judge
@@ -39,9 +40,11 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=0, help="print so many cases that are certain and wrong")
     parser.add_argument(
         "--cases",
-        choices=("stories", "first", "second"),
+        choices=("stories", "first", "second", "open", "held"),
         default="stories",
-        help="stories that were made with the rules, or the first or second part of templates that were not",
+        help="stories that were made with the rules; the first or second part of templates that were not; "
+        "records written before anyone read the rules: `open` to those who mend them, and `held`, of which "
+        "they look at totals only",
     )
     parser.add_argument("--adapter", type=Path, help="folder of an adapter with its calibration.json")
     parser.add_argument("--threads", type=int, default=1, help="of the engine, with --adapter (default: 1)")
@@ -128,6 +131,8 @@ async def _ranked(
 
 
 def _cases(source: str, num_each: int, seed: int) -> list[Case]:
+    if source in ("open", "held"):
+        return list(further.cases(seed, num_each, source))
     return faults.cases(num_each, seed) if source == "stories" else list(templates.cases(seed, num_each, source))
 
 

@@ -25,6 +25,11 @@ _UNSURE = re.compile(
 )
 
 
+_ANSWER = re.compile(r"\s*[:：]\s*(yes|true|y|no|false|n|是|有|否|无)\s*(?:[,.;，。；\n]|$)", re.IGNORECASE)
+"""Behind the label of a form."""
+_YES = frozenset({"yes", "true", "y", "是", "有"})
+
+
 def judge_choice(known: Field, source: Source, found: Judgement) -> None:
     options = [option for option in known.shape.enum or () if isinstance(option, str) and option]
     told = [option for option in options if _tells(source, option)]
@@ -74,5 +79,8 @@ def _told_truths(known: Field, source: Source) -> set[bool | None]:
     for start, end, _ in occurrences(own, source.lowered):
         at = bisect_right(ends, start)
         clause = source.text[ends[at - 1] : max(ends[at], end)]
+        if (said := _ANSWER.match(source.text, end)) is not None:
+            told.add(said[1].lower() in _YES)
+            continue
         told.add(None if _UNSURE.search(clause) else not _NEGATED.search(clause))
     return told

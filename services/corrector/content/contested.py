@@ -88,7 +88,8 @@ def is_plain(known: Field, stretch: Span, source: Source) -> bool:
     if known.sort is not Sort.NUMBER:
         return True
     own = [label for label in known.labels if not label.distance]
-    near = [source.sentence((at, end)) for at, end, _ in occurrences(own, source.lowered)]
+    said = [(at, end) for at, end, _ in occurrences(own, source.lowered)]
+    near = [source.sentence(word) for word in said if not source.is_aside(word)]
     texts = [source.text[start:end] for start, end in (stretch, *near)]
     if any(map(_UNREAD.search, texts)) or _has_other_unit(known, source, stretch):
         return False
@@ -100,7 +101,7 @@ def _has_other_unit(known: Field, source: Source, sentence: Span) -> bool:
     if mine is None:
         return False
     units = (m.unit for m in source.mentions if m.kind is Kind.NUMBER and sentence[0] <= m.start < sentence[1])
-    return any((its := dimension_of(unit)) is not None and its[0] == mine[0] and unit != known.unit for unit in units)
+    return any((its := dimension_of(unit)) is not None and its[0] == mine[0] and its != mine for unit in units)
 
 
 def shape(code: str) -> str:

@@ -6,9 +6,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from services.corrector.content.asides import REMARK, is_no_value, is_of_others, other_parts
+from services.corrector.content.deeds import DEED, does
 from services.corrector.content.fields import Field, Sort
 from services.corrector.content.labels import is_generic, occurrences, telling
 from services.corrector.content.mentions import Kind, Mention
@@ -39,6 +41,18 @@ _DIRECT = re.compile(
 _INTRODUCED = re.compile(r"\s*(?:[(（]|,\s*(?:the|our|as|a)\b)", re.IGNORECASE)
 """What may stand between a name and the word that says afterwards what it is."""
 _TOLD = r"(?:为|是|名为|[:：])\s*([\u4e00-\u9fff·]{2,20})(?=[，。；,;、\n）)]|$)"
+RANGE = 8
+"""How far an end of a stretch of time counts as a word for it."""
+_BEGIN = re.compile(r"\b(?:start|begin|beginning|from|check ?in|effective|commence\w*|first day)\b|起|入住|开始|生效")
+_FINISH = re.compile(r"\b(?:end|until|to|check ?out|expiry|expires|expiration|last day)\b|止|退房|到期|结束|届满|终止")
+_JOINT = re.compile(r"\s*(?:(to|till?|until|through|and|-|–|—|~|至|到)|起至|起到|起,?至)\s*")
+_FROM = re.compile(r"(?:\b(?:from|between|period|term|stay|dates?)\b|自|从|由|期|间|为)\s*[:：]?\s*$", re.IGNORECASE)
+_MOVED = re.compile(
+    r"\b(?:moved?|postponed|rescheduled|changed?|shifted|instead|brought forward|delayed)\b|"
+    r"改|推迟|提前|调整|变更",
+    re.IGNORECASE,
+)
+_DAY_END = re.compile(r"(?:日|\d{4}[-/]\d{1,2}[-/]\d{1,2})$")
 _CLAUSE = re.compile(r"[,，、()（）]|\band\b|和|及")
 
 Span = tuple[int, int]
@@ -78,7 +92,7 @@ class Source:
             ]
         else:
             spans = self.find(str(known.value)) or self._grouped(known)
-        return [span for span in spans if not self.is_aside(span)]
+        return [span for span in spans if known.is_of_others or not self.is_aside(span)]
 
     def find(self, text: str) -> list[Span]:
         """Where a text stands, whatever its case and spaces, as whole words."""
@@ -111,7 +125,8 @@ class Source:
         found = [
             Place((m.start, m.end), value)
             for m in self.mentions
-            if (value := known.value_of(m)) is not ABSENT and not self.is_aside((m.start, m.end))
+            if (value := known.value_of(m)) is not ABSENT
+            and (known.is_of_others or not self.is_aside((m.start, m.end)))
         ]
         if known.sort in (Sort.CODE, Sort.PHONE):
             first = Kind.PHONE if known.sort is Sort.PHONE else Kind.CODE
@@ -161,7 +176,8 @@ class Source:
         if not direct:
             distance += BREAK * len(_CLAUSE.findall(between))
         is_unit = is_after and distance <= 2 and re.fullmatch(r"[\d.,]+", self.text[slice(*place)]) is not None
-        return distance + (AFTER if is_after and not direct and not is_unit else 0)
+        is_told = is_after and not between and _DAY_END.search(self.text[slice(*place)]) is not None  # 3月4日到货
+        return distance + (AFTER if is_after and not direct and not is_unit and not is_told else 0)
 
     def is_aside(self, span: Span) -> bool:
         """Whether the source speaks of an earlier, other or denied matter there."""
@@ -178,6 +194,11 @@ class Source:
         """Whether what stands there looks like a thing of that role."""
         start, end = span
         return shows(role, self.text[start:end], self.text[max(0, start - 16) : start], self.text[end : end + 16])
+
+    def around(self, span: Span) -> tuple[str, str]:
+        """What stands before and after a place in its sentence."""
+        start, end = self.sentence(span)
+        return self.text[max(start, span[0] - REMARK) : span[0]], self.text[span[1] : min(end, span[1] + REMARK)]
 
     def _near(self, start: int, end: int) -> Sequence[int]:
         return self._ends[bisect_left(self._ends, start) : bisect_left(self._ends, end)]
@@ -227,10 +248,39 @@ def _gaps(source: Source, wanted: Sequence[Field], places: dict[Field, list[Plac
                 if (gap := source.gap((start, end), place.span, direct=direct)) is not None
             ]
             looks = _looks(source, known, place.span)
+            if known.sort is Sort.TEXT and does(known.labels, *source.around(place.span)):
+                found.append(DEED)
             if found or looks:
                 near[place.span] = (min([*found, *looks]), not found or min(found) > min([*found, *looks]))
         gaps[known] = near
+    for known, span in _stretch(source, wanted).items():
+        if span in {place.span for place in places[known]} and all(gap >= RANGE for gap, _ in gaps[known].values()):
+            gaps[known][span] = (RANGE, False)
     return gaps
+
+
+def _stretch(source: Source, wanted: Sequence[Field]) -> dict[Field, Span]:
+    """Where the source tells of one stretch of time, `from … to …`: its ends, by field."""
+    days = [known for known in wanted if known.sort is Sort.DATE]
+    first = [known for known in days if any(map(_BEGIN.search, known.heads))]
+    last = [known for known in days if any(map(_FINISH.search, known.heads))]
+    if len(first) != 1 or len(last) != 1 or first == last:
+        return {}
+    told = [m for m in source.mentions if m.kind is Kind.DATE]
+    found = []
+    for one, other in pairwise(told):
+        before, between = source.text[max(0, one.start - 12) : one.start], source.text[one.end : other.start]
+        joint = _JOINT.fullmatch(between)
+        if joint is None or (joint[1] and not _FROM.search(before)) or source.is_aside((one.start, one.end)):
+            continue
+        start, end = source.sentence((one.start, other.end))
+        if _MOVED.search(source.text[start:end]):
+            return {}
+        found.append((one, other))
+    if len(found) != 1 or found[0][0].date > found[0][1].date:
+        return {}
+    [(one, other)] = found
+    return {first[0]: (one.start, one.end), last[0]: (other.start, other.end)}
 
 
 def _looks(source: Source, known: Field, span: Span) -> list[int]:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from services.corrector.content.asides import is_of_others
 from services.corrector.content.labels import Label, heads, labels
 from services.corrector.content.mentions import Kind, Mention
 from services.corrector.content.roles import Role, role_of
@@ -25,6 +26,7 @@ _ID_NAME = re.compile(
     re.IGNORECASE,
 )
 _PHONE_NAME = re.compile(r"phone|mobile|tel\b|telephone|fax|电话|手机|联系方式", re.IGNORECASE)
+_ADDRESS_NAME = re.compile(r"(?:^|_|\b)(?:address|ship_to|location|street)(?:$|_|\b)|地址|地点|住址", re.IGNORECASE)
 _EMAIL_NAME = re.compile(r"e?-?mail|邮箱|邮件", re.IGNORECASE)
 _DATE_NAME = re.compile(r"(?:^|_)date(?:$|_)|日期|_on$|(?<=[a-z])Date$", re.IGNORECASE)
 _RATE_NAME = re.compile(r"rate|percent|pct|discount|tax|vat|interest|share|ratio|率|比例|折扣|税|百分", re.IGNORECASE)
@@ -88,6 +90,11 @@ class Field:
     def counts(self) -> bool:
         """Its name says that things are counted."""
         return _QUANTITY_NAME.search(self.name) is not None
+
+    @property
+    def is_of_others(self) -> bool:
+        """Whether it is itself about something earlier, next or planned: words that say so tell nothing against it."""
+        return any(map(is_of_others, self.heads))
 
     @property
     def is_money(self) -> bool:
@@ -179,6 +186,8 @@ def _walk(shapes: Shapes, shape: Shape, value: Any, path: Path, about: tuple[str
     elif value is not ABSENT or not shape.types & {"object", "array"}:
         sort = _sort(shape, value, about[0])
         role = role_of(about[0], about[1]) if sort is Sort.TEXT else None
+        if role is None and sort is Sort.TEXT and _ADDRESS_NAME.search(f"{about[0]} {about[1]}"):
+            role = Role.ADDRESS
         unit = unit_in(about[0]) or unit_in(about[2])
         yield Field(path, shape, value, sort, labels(*about), unit, role, heads(*about))
 
@@ -207,6 +216,8 @@ def _sort(shape: Shape, value: Any, name: str) -> Sort:
     if _PHONE_NAME.search(name):
         return Sort.PHONE
     pattern = shape.keywords.get("pattern")
+    if _ADDRESS_NAME.search(name) and pattern is None:
+        return Sort.TEXT
     has_digits = isinstance(value, str) and any(map(str.isdigit, value)) and not re.search(r"\s.*\s", value)
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     if _ID_NAME.search(spaced) or has_digits or (isinstance(pattern, str) and re.search(r"\\d|0-9", pattern)):

@@ -31,11 +31,16 @@ class Template:
     pattern: re.Pattern[str]
     leaves: tuple[Field, ...]
     """In the order in which the source has them; those of the item that the template was made from."""
+    glue: str = ""
+    """The longest words that stand within an item."""
 
     def items(self, source: Source) -> list[dict[str, Any]] | None:
         """Leaf values by name of all items that are told so, in order; None where one cannot be read."""
         found = []
-        for match in self.pattern.finditer(source.text):
+        matches = list(self.pattern.finditer(source.text))
+        if matches and self._goes_on(source.text, matches[0].start(), matches[-1].end(), len(matches)):
+            return None
+        for match in matches:
             values = [_read(leaf, text) for leaf, text in zip(self.leaves, match.groups(), strict=True)]
             if any(
                 value is None or not leaf.shape.accepts(value) for leaf, value in zip(self.leaves, values, strict=True)
@@ -43,6 +48,11 @@ class Template:
                 return None
             found.append({str(leaf.path[-1]): value for leaf, value in zip(self.leaves, values, strict=True)})
         return found
+
+    def _goes_on(self, text: str, start: int, end: int, num_items: int) -> bool:
+        """Whether the words within an item stand there more often than items were read: one may be told otherwise."""
+        stretch = text[max(0, start - MAX_WINDOW // 2) : end + MAX_WINDOW // 2]
+        return bool(self.glue) and len(re.findall(re.escape(self.glue), stretch)) > num_items
 
 
 def template(source: Source, leaves: Sequence[Field]) -> Template | None:
@@ -68,7 +78,9 @@ def template(source: Source, leaves: Sequence[Field]) -> Template | None:
         if tail and tail[-1].isalnum() and (len(tail) > 1 or not tail.isascii())
         else r"(?=[\s,;.，；。、)]|$)"
     )
-    return Template(re.compile("".join(parts) + ending), tuple(leaf for _, leaf in ordered))
+    within = [source.text[a[0][1] : b[0][0]] for a, b in pairwise(ordered)]
+    glue = max((part for part in within if len(part.strip()) > 1), key=len, default="")
+    return Template(re.compile("".join(parts) + ending), tuple(leaf for _, leaf in ordered), glue)
 
 
 def _window(source: Source, leaves: Sequence[Field]) -> list[Span] | None:

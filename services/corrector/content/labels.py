@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from services.corrector.content.vocabulary import GROUPS
+
 MAX_OCCURRENCES = 40
 """Of one field's labels that are looked at."""
 
@@ -29,7 +31,7 @@ _GROUPS = (
     "end ends ending expiry expires until 结束 终止 届满 到期",
     "signed signing 签订 签署 签约",
     "issued issue 开具 出具 签发",
-    "delivery deliver delivered delivering 交付 交货 送达",
+    "delivery deliver delivered delivering 交付 交货 送达 送至 运至 到货",
     "shipped shipping dispatched dispatch 发货 出货 寄出",
     "received receipt 收到 签收",
     "ordered placed 下单 订购",
@@ -100,9 +102,9 @@ _GROUPS = (
     "loan 贷款 借款",
 )
 _BY_WORD: dict[str, set[str]] = {}
-for _group in _GROUPS:
-    for _word in _group.split():
-        _BY_WORD.setdefault(_word, set()).update(_group.split())
+for _words in (*(group.split() for group in _GROUPS), *(group.split("|") for group in GROUPS)):
+    for _word in _words:
+        _BY_WORD.setdefault(_word, set()).update(_words)
 
 _GENERIC_WORDS = (
     "number no id code name date value type the of in on at by is are has a an and or for to per unit key ref "
@@ -131,7 +133,7 @@ _HEAD_END = re.compile(
 )
 _HEAD_START = re.compile(r"^(?:the|date of|name of|number of|no\.? of) |^(?:本次|本)(?=[\u4e00-\u9fff]{2})")
 _HEAD_WORDS: dict[str, set[str]] = {}
-for _words in (
+for _names in (
     "number no no. nr # id",
     "e-mail email mail",
     "date day on",
@@ -140,8 +142,8 @@ for _words in (
     "cost costs",
     "name",
 ):
-    for _word in _words.split():
-        _HEAD_WORDS[_word] = set(_words.split()) - {_word}
+    for _word in _names.split():
+        _HEAD_WORDS[_word] = set(_names.split()) - {_word}
 
 
 def labels(name: str, title: str = "", description: str = "") -> tuple[Label, ...]:
@@ -202,8 +204,11 @@ def _of(text: str) -> Iterator[tuple[str, int]]:
     own = [word for word in words if word not in _GENERIC] or (words if len(words) == 1 else [])
     if len(own) > 1:
         yield " ".join(own), 0
+    if len(words) > 1 and words[-1] in ("by", "to", "at", "on", "from", "in", "for"):
+        yield " ".join(words), 0
     yield from ((word, 0 if word == own[-1] else PART) for word in own)
     for run in _HAN.findall(text):
+        run = run.removeprefix("是否")
         if len(run) <= 8:
             yield run, 0
         parts = (run[:2], run[2:4], run[-2:]) if len(run) >= 4 else (run[:2],) if len(run) == 3 else ()

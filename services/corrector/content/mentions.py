@@ -55,7 +55,7 @@ _SCALE = re.compile(
     r" ?(万|亿|千(?!克|米|瓦)|百万|k(?![a-z])|thousand|million|billion|mn(?![a-z])|bn(?![a-z]))", re.IGNORECASE
 )
 _SCALES = {"万": 4, "亿": 8, "千": 3, "百万": 6, "k": 3, "thousand": 3, "million": 6, "mn": 6, "billion": 9, "bn": 9}
-_UNIT = re.compile(r" ?(%|‰|℃|°c|[a-z]{1,12}\b|[\u4e00-\u9fff]{1,3})", re.IGNORECASE)
+_UNIT = re.compile(r" ?(%|‰|℃|°c|[a-z]{1,12}(?:/[a-z]{1,4})?\b|[\u4e00-\u9fff]{1,3})", re.IGNORECASE)
 _CURRENCY_BEFORE = re.compile(r"(US\$|HK\$|[$€£¥]|\b[A-Z]{3}\b|人民币) ?$")
 _CURRENCY_AFTER = re.compile(
     r" ?([$€£]|USD\b|EUR\b|GBP\b|CNY\b|RMB\b|euros?\b|dollars?\b|pounds?\b|元|美元|欧元|人民币)"
@@ -94,6 +94,9 @@ _OPENERS_WORDS = (
     " monday tuesday wednesday thursday friday saturday sunday january february march april may june july august "
     "september october november december mr mrs ms dr usd eur gbp cny"
 )
+_PARTICLES = ("van", "von", "der", "den", "de", "da", "di", "du", "dos", "del", "la", "le", "bin", "ibn", "al")
+"""Small words within the names of persons."""
+_SMALL = re.compile(rf"^(?: (?:{'|'.join(_PARTICLES)})){{1,2}} $")
 _OPENERS = frozenset(_OPENERS_WORDS.split())
 """Words that begin sentences with a capital and name nothing."""
 
@@ -161,7 +164,10 @@ def _names(source: str) -> Iterator[Mention]:
     """Runs of words with capitals; one word that begins a sentence is as likely a word like any other, but counts."""
     run: list[re.Match[str]] = []
     for word in _WORD.finditer(source):
-        if run and (not word[0][0].isupper() or source[run[-1].end() : word.start()] not in (" ", " & ")):
+        if run and word[0] in _PARTICLES and source[run[-1].end() : word.start()] == " ":
+            continue
+        glue = _SMALL.sub(" ", source[run[-1].end() : word.start()]) if run else ""
+        if run and (not word[0][0].isupper() or glue not in (" ", " & ")):
             yield from _name(source, run)
             run = []
         if word[0][0].isupper() and word[0].isascii() | (ord(word[0][0]) < 0x250):

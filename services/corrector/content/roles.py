@@ -15,9 +15,13 @@ class Role(Enum):
     ORIGIN = "origin"
     PRODUCT = "product"
     COMPANY = "company"
+    ADDRESS = "address"
+    DEPARTMENT = "department"
 
 
 _ROLES = {
+    Role.ADDRESS: re.compile(r"address|(?:^|_)street|地址|住址|地点"),
+    Role.DEPARTMENT: re.compile(r"department|division|部门|科室"),
     Role.DESTINATION: re.compile(r"destination|arrival|deliver_to|ship_to|(?:^|_)to(?:_|$)|目的地|到达|送达地"),
     Role.ORIGIN: re.compile(r"origin|departure|ship_from|(?:^|_)from(?:_|$)|始发|出发|起运|发货地"),
     Role.PLACE: re.compile(
@@ -26,8 +30,8 @@ _ROLES = {
     ),
     Role.PRODUCT: re.compile(r"product|item|goods|article|material|产品|商品|货物|物品|品名|物料"),
     Role.COMPANY: re.compile(
-        r"company|firm|supplier|vendor|manufacturer|carrier|lender|bank|insurer|employer|institution|"
-        r"organi[sz]ation|agency|公司|企业|供应商|厂商|机构|银行|单位|商家|承运"
+        r"company|firm|supplier|vendor|manufacturer|carrier|laborator|shipper|consignee|buyer|seller|purchaser|lessor|lessee|lender|bank|insurer|employer|institution|"
+        r"organi[sz]ation|agency|公司|企业|供应商|厂商|机构|银行|单位|商家|承运|[方商]$|甲方|乙方"
     ),
     Role.PERSON: re.compile(
         r"name|person|customer|client|recipient|holder|manager|owner|employee|patient|doctor|author|applicant|"
@@ -61,6 +65,7 @@ _COMPANY = re.compile(
     r"(?:公司|集团|银行|厂|事务所|研究院|中心|商行)$|\b(?:Ltd|Inc|LLC|GmbH|Corp|Co|AG|BV|PLC|SA|Group|Bank|"
     r"Logistics|Foods|Industries|Partners|Holdings|Systems|Technologies|Solutions)\.?$|\s&\s"
 )
+_DEPARTMENT = re.compile(r"(?:部|科|处|室|车间|组|中心)$|\b(?:Department|Dept|Division|Team|Office|Unit)\b")
 _HAN_NAME = re.compile(r"[\u4e00-\u9fff]{2,4}")
 
 
@@ -80,6 +85,10 @@ def shows(role: Role, text: str, before: str, after: str) -> bool:
         return bool(_PLACE_BEFORE.search(before) or _PLACE_AFTER.search(after))
     if role is Role.PRODUCT:
         return bool(_COUNTED_AFTER.search(after) or _COUNTED_BEFORE.search(before))
+    if role is Role.ADDRESS:
+        return False
+    if role is Role.DEPARTMENT:
+        return bool(_DEPARTMENT.search(text))
     if role is Role.COMPANY:
         return bool(_COMPANY.search(text))
     if _COMPANY.search(text):

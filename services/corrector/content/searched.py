@@ -14,8 +14,10 @@ from services.corrector.content.fields import Field, Sort
 from services.corrector.content.judgement import LIKELY, SURE, Judgement
 from services.corrector.content.labels import occurrences
 from services.corrector.content.lines import own_lines, said
+from services.corrector.content.lookalikes import has_lookalike, looks_like
 from services.corrector.content.mentions import Kind, folded
 from services.corrector.content.roles import Role
+from services.corrector.form.names import SURNAMES
 from services.corrector.proposals import ABSENT
 
 SPELLED = frozenset({Sort.TEXT, Sort.EMAIL, Sort.CODE, Sort.PHONE})
@@ -72,7 +74,7 @@ def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> Non
     proposed = {proposal.pointer for proposal in found.proposals}
     for known in wanted:
         if known not in found.confirmed and known.pointer not in proposed:
-            _judge_open(known, places[known], stated[known], found)
+            _judge_open(known, places[known], stated[known], source, found)
 
 
 def _judge_lines(wanted: list[Field], source: Source, found: Judgement) -> list[Field]:
@@ -152,7 +154,7 @@ def _lengthen(known: Field, link: Link | None, stated: list[Span], source: Sourc
     ends = ends_at_mark(source.text, span[1]) and ends_clearly(source.text, *span)
     linked = link is not None and link.place.span[0] == span[0]
     sure = ends and (linked or (not stated and link is None))
-    if known.role is Role.PERSON and stated and len(text) > 4 and not text.isascii():
+    if stated and not text.isascii() and known.role is Role.PERSON and len(text) > (4 if text[:2] in SURNAMES else 3):
         sure = False  # a person's name is not that long: words follow it
     if sure or not stated:
         found.propose(known, Place(span, text), "the source has more of it than this", SURE if sure else LIKELY)
@@ -189,10 +191,26 @@ def _could_be_told(known: Field, wanted: list[Field], source: Source, found: Jud
     if known.sort in (Sort.NUMBER, Sort.DATE):
         has_words = bool(occurrences(known.labels, source.lowered))
         return has_words and not _UNREAD_DIGITS.search(source.text) and is_plain(known, (0, len(source.text)), source)
+    return _is_only_name(known, wanted, source, found)
+
+
+def _is_only_name(known: Field, wanted: list[Field], source: Source, found: Judgement) -> bool:
+    """Whether the source has nothing else that may be a name of the field's kind, and no other field may want it."""
+    value, own = str(known.value), source.stated(known)
     names = {mention.text for mention in source.mentions if mention.kind is Kind.NAME}
-    if names != {str(known.value)}:
+    texts = [other for other in wanted if other is not known and other.sort is Sort.TEXT]
+    if any(other.value == known.value for other in texts):
         return False
-    return all(other is known or other.sort is not Sort.TEXT or other in found.confirmed for other in wanted)
+    if names == {value}:
+        return all(other in found.confirmed for other in texts)
+    if not looks_like(known, value) or not any(is_whole(source.text, *span) for span in own):
+        return False
+    if has_lookalike(known, own, found.claimed, source):
+        return False
+    if known.role is Role.ADDRESS:
+        return all(other in found.confirmed for other in texts if other.role is Role.ADDRESS)
+    apart = (Role.ADDRESS, Role.DEPARTMENT)
+    return all(other in found.confirmed for other in texts if other.role not in apart)
 
 
 def _owner(span: Span, known: Field, linked: dict[Field, Link], found: Judgement) -> Field:
@@ -201,7 +219,7 @@ def _owner(span: Span, known: Field, linked: dict[Field, Link], found: Judgement
     return found.claimed.get(span) or next(pointing, known)
 
 
-def _judge_open(known: Field, places: list[Place], stated: list[Span], found: Judgement) -> None:
+def _judge_open(known: Field, places: list[Place], stated: list[Span], source: Source, found: Judgement) -> None:
     if known.value is None:
         found.confirm(known)
         return
@@ -224,7 +242,9 @@ def _judge_open(known: Field, places: list[Place], stated: list[Span], found: Ju
         return
     near = [place for place in free.values() if _is_near(known, str(known.value), str(place.value))]
     if len(near) == 1:
-        found.propose(known, near[0], "the source has it with a character or two different", SURE)
+        sure = known.sort is not Sort.TEXT or ends_clearly(source.text, *near[0].span)
+        reason = "the source has it with a character or two different"
+        found.propose(known, near[0], reason, SURE if sure else LIKELY)
     else:
         found.doubt(known.pointer, "the source does not have this value")
 

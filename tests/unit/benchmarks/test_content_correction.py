@@ -12,7 +12,9 @@ from stagemesh.models.store import locate
 from stagemesh.runtime.mesh_config import MeshConfig
 
 
-@pytest.mark.parametrize(("source", "each", "cases"), [("stories", "1", 60), ("second", "2", 30)])
+@pytest.mark.parametrize(
+    ("source", "each", "cases"), [("stories", "1", 60), ("second", "2", 30), ("open", "1", 100), ("held", "1", 160)]
+)
 def test_it_ends_with_its_figures(
     source: str, each: str, cases: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

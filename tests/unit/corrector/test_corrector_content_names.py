@@ -1,0 +1,74 @@
+"""Names, stretches of time and items in running prose: who does what, and what alone is left."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from benchmarks.content_cases.story import closed
+from services.corrector.content.judge import judge
+from services.corrector.content.judgement import SURE
+from services.corrector.proposals import Findings, Problem
+
+TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
+DAY = {"type": "string", "format": "date"}
+
+
+def findings(value: Any, schema: Any, source: str) -> Findings:
+    return judge(Problem(text=json.dumps(value), value=value, schema=schema, source=source))
+
+
+def proposed(found: Findings) -> dict[str, Any]:
+    return {proposal.pointer: proposal.value for proposal in found.proposals if proposal.confidence >= SURE}
+
+
+@pytest.mark.parametrize(
+    ("value", "source"),
+    [
+        ({"buyer": "Ironbridge Tools", "supplier": "Alder Foods"}, "Ironbridge Tools orders pumps from Alder Foods."),
+        ({"buyer": "瑞丰电子有限公司", "supplier": "天工机械集团"}, "瑞丰电子有限公司向天工机械集团订购水泵。"),
+        ({"start_date": "2026-05-03", "end_date": "2026-06-09"}, "Your stay is from 3 May 2026 to 9 June 2026."),
+        ({"check_in": "2026-05-03", "check_out": "2026-06-09"}, "2026年5月3日入住，2026年6月9日退房。"),
+        ({"reported_by": "Jan de Souza", "assigned_to": "Ada Ito"}, "Reported by Jan de Souza; assigned to Ada Ito."),
+    ],
+)
+def test_who_does_what_and_when_is_confirmed_and_exchanged_values_change_places(
+    value: dict[str, str], source: str
+) -> None:
+    kind = DAY if all(told[:2] == "20" for told in value.values()) else TEXT
+    schema = closed(**dict.fromkeys(value, kind))
+    assert findings(value, schema, source).settles_all
+    exchanged = dict(zip(value, reversed(value.values()), strict=True))
+    found = findings(exchanged, schema, source)
+    assert not found.settles_all or proposed(found) == {f"/{name}": told for name, told in value.items()}
+
+
+@pytest.mark.parametrize(
+    ("value", "source"),
+    [
+        ({"start_date": "2026-05-03", "end_date": "2026-06-09"}, "The visit moved from 3 May 2026 to 9 June 2026."),
+        ({"patient": "Agnes Hollis"}, "The patient is Boris. Agnes Hollis called about the results with Nils Ito."),
+        ({"检验员": "许丽"}, "样品由检验员许丽检验、审核。"),
+    ],
+)
+def test_what_may_be_another_matter_is_neither_certain_nor_changed(value: dict[str, str], source: str) -> None:
+    schema = closed(**{name: DAY if told[:2] == "20" else TEXT for name, told in value.items()})
+    found = findings(value, schema, source)
+    assert not found.settles_all
+    assert proposed(found) in ({}, {"/patient": "Boris"})
+
+
+def test_an_item_told_in_other_words_keeps_a_list_from_being_certain() -> None:
+    item = {"type": "object", "properties": {"article": TEXT, "quantity": WHOLE, "price": WHOLE}}
+    schema = closed(lines={"type": "array", "items": {**item, "required": ["article", "quantity", "price"]}})
+    value = {"lines": [{"article": "fuse box", "quantity": 25, "price": 8238}]}
+    source = "Order: 25 x fuse box at 8,238 euros each; eight x work bench at 1170 euros each."
+    assert not findings(value, schema, source).settles_all
+
+
+def test_a_meeting_that_is_the_next_one_keeps_its_day() -> None:
+    value = {"date": "2023-11-08", "next_meeting": "2024-01-18"}
+    source = "The meeting took place on 8 Nov 2023 in Cork. The next meeting is on 2024-01-18."
+    assert proposed(findings(value, closed(date=DAY, next_meeting=DAY), source)) == {}
