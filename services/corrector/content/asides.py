@@ -17,6 +17,14 @@ _OF_OTHERS = re.compile(
 """Words after which a source speaks of something that is not the matter itself."""
 REMARK = 40
 """How far back such a word is looked for."""
+_DENIED = re.compile(
+    r"^[^,，]{0,60}?\b(?:is|are|was|were|has been|have been|remains?)\s+(?:"
+    r"(?:not|never)\s+(?:affected|concerned|included|covered|related|part)|"
+    r"un(?:affected|related|changed)|void|cancell?ed|withdrawn|superseded|obsolete)\b|"
+    r"^[^,，]{0,20}?(?:不受影响|与此无关|与本(?:次|单|案)?无关|不涉及|已?作废|已取消)",
+    re.IGNORECASE,
+)
+"""Words behind a place that say that nothing is told of it here."""
 _OTHER_PART = re.compile(
     r"\b(?:previous|prior|earlier|former|old|original|draft|last|other|another|cancell?ed|void|superseded|example|"
     r"template|history|archived?)\b|上次|上一|此前|之前|以前|原(?!因|料|材|则)|旧|去年|上月|另一|其他|作废|取消|草稿|示例|历史",
@@ -36,6 +44,11 @@ _NO_VALUE = re.compile(
 def is_of_others(before: str) -> bool:
     """Whether the words before a place, in its sentence, say that it is of something earlier, other or denied."""
     return _OF_OTHERS.search(before) is not None
+
+
+def is_denied(after: str) -> bool:
+    """Whether the words behind a code, in its sentence, say that it is not what is spoken of."""
+    return _DENIED.search(after) is not None
 
 
 def is_no_value(before: str) -> bool:

@@ -68,8 +68,9 @@ def can_be_read(known: Field, place: Place, source: Source) -> bool:
     All of its words must stand in the sentence of the place, and that must have no numbers in words and none of another
     unit of the same kind; a code must look like the one that stands in its place now.
     """
-    if known.sort is Sort.CODE and isinstance(known.value, str) and "pattern" not in known.shape.keywords:
-        return shape(known.value) == shape(str(place.value))
+    is_free_code = known.sort is Sort.CODE and isinstance(known.value, str) and "pattern" not in known.shape.keywords
+    if is_free_code and shape(str(known.value)) != shape(str(place.value)):
+        return False
     start, end = source.sentence(place.span)
     own = [label for label in known.labels if not label.distance]
     said = [(at, after) for at, after, _ in occurrences(own, source.lowered) if not source.is_aside((at, after))]

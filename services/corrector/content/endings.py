@@ -23,6 +23,12 @@ _PARTICLES = frozenset(
     "的与和及于在为是向将已由因对从至以按同把被给又也都即共需须应可会要能曾拟就了并则提负表说称确认请承发买卖签支付收订委通出租采购供应担保寄报主记"
 )
 _ABBREVIATED = re.compile(r"\b(?:Co|Ltd|Inc|Corp|Bros|Dept|St|Ave|Rd|No|Jr|Sr|Dr|[A-Z])$", re.IGNORECASE)
+_BEFORE_SURNAMES = frozenset(
+    "van von der den de del della di da du la le ter ten zu zum dos das bin ibn al el y".split()  # noqa: SIM905  words read better in lines
+)
+"""Small words within a name: Chloé van der Meer."""
+_POINT_WITHIN = re.compile(r"\.(?:[,;:)]|\s+[a-z])")
+"""A point that ends no sentence."""
 _IN_ADDRESSES = frozenset("号路街道巷弄楼栋幢座区村镇市县省层室")
 """A number that follows belongs to the same address."""
 _ENDINGS = (
@@ -47,10 +53,14 @@ def is_whole(text: str, start: int, end: int) -> bool:
         return False
     if following in _MARKS:
         return True
+    if _POINT_WITHIN.match(text, end) and _ABBREVIATED.search(text[start:end]):
+        return False
     if following in ",.":
         return not text[end + 1 : end + 2].isalnum() and not re.match(r", [A-Z0-9]\w*(?:[,.;\n]|$)", text[end:])
     word = re.compile(r"\s*([\w$€£¥]*)").match(text, end)
     name = word[1] if word else ""
+    if text[start].isupper() and {name, text[start:end].split()[-1]} & _BEFORE_SURNAMES:
+        return False
     return not name or name.lower() in _SMALL_WORDS or (text[start].isupper() and name[0].islower())
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from services.corrector.content.asides import REMARK, is_no_value, is_of_others, other_parts
+from services.corrector.content.asides import REMARK, is_denied, is_no_value, is_of_others, other_parts
 from services.corrector.content.deeds import DEED, does
 from services.corrector.content.fields import Field, Sort
 from services.corrector.content.labels import is_generic, occurrences, telling
@@ -40,6 +40,9 @@ _DIRECT = re.compile(
 """What may stand between a word and the name that it introduces."""
 _INTRODUCED = re.compile(r"\s*(?:[(（]|,\s*(?:the|our|as|a)\b)", re.IGNORECASE)
 """What may stand between a name and the word that says afterwards what it is."""
+_NUMBER_OF = re.compile(r"\s*(?:numbers?\b|no\b\.?|nr\b\.?|id\b|code\b|编号|号码|号)", re.IGNORECASE)
+"""What makes a word a longer name of the same thing: tracking number."""
+_PLAIN_NUMBER = re.compile(r"[\d.,]+")
 _TOLD = r"(?:为|是|名为|[:：])\s*([\u4e00-\u9fff·]{2,20})(?=[，。；,;、\n）)]|$)"
 RANGE = 8
 """How far an end of a stretch of time counts as a word for it."""
@@ -172,7 +175,8 @@ class Source:
             return None
         if len(between) > MAX_GAP or any(first[1] <= end < second[0] for end in self._near(first[1], second[0])):
             return None
-        distance = len(between.strip())
+        named = None if is_after else _NUMBER_OF.match(between)
+        distance = len(between[named.end() if named else 0 :].strip())
         if not direct:
             distance += BREAK * len(_CLAUSE.findall(between))
         is_unit = is_after and distance <= 2 and re.fullmatch(r"[\d.,]+", self.text[slice(*place)]) is not None
@@ -183,6 +187,8 @@ class Source:
         """Whether the source speaks of an earlier, other or denied matter there."""
         before = _SENTENCE.split(self.text[max(0, span[0] - REMARK) : span[0]])[-1]
         if self.is_in_other_part(span) or is_of_others(before):
+            return True
+        if not _PLAIN_NUMBER.fullmatch(self.text, *span) and is_denied(self.text[span[1] : self.sentence(span)[1]]):
             return True
         return self.text[span[0]].isdigit() and is_no_value(before)
 

@@ -72,3 +72,31 @@ def test_a_meeting_that_is_the_next_one_keeps_its_day() -> None:
     value = {"date": "2023-11-08", "next_meeting": "2024-01-18"}
     source = "The meeting took place on 8 Nov 2023 in Cork. The next meeting is on 2024-01-18."
     assert proposed(findings(value, closed(date=DAY, next_meeting=DAY), source)) == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "source"),
+    [
+        ({"technician": "Chloé van"}, "Maintenance log. Technician: Chloé van der Meer."),
+        ({"technician": "Chloé"}, "The pump was serviced by the technician Chloé van der Meer."),
+        ({"consignee": "Falkirk Systems Inc"}, "Delivery to the consignee, Falkirk Systems Inc., is expected soon."),
+    ],
+)
+def test_a_name_that_goes_on_is_not_confirmed(value: dict[str, str], source: str) -> None:
+    assert not findings(value, closed(**dict.fromkeys(value, TEXT)), source).settles_all
+
+
+@pytest.mark.parametrize(
+    ("told", "is_known"), [("the tracking number is TRK196132", True), ("the tracking number is (illegible)", False)]
+)
+def test_a_code_of_something_that_is_denied_is_not_taken(told: str, is_known: bool) -> None:
+    source = f"The carrier has 53 packages; {told}. Shipment TRK612855 of October 1, 2022 is not affected."
+    found = findings({"tracking_number": "TRK195132"}, closed(tracking_number=TEXT), source)
+    assert proposed(found) == ({"/tracking_number": "TRK196132"} if is_known else {})
+    assert not found.confirmed
+
+
+def test_the_number_of_a_thing_is_nearer_by_its_own_name_than_by_another() -> None:
+    source = "The tracking number is TRK196132. Shipment TRK612855 went to Lyon."
+    found = findings({"tracking_number": "TRK196132"}, closed(tracking_number=TEXT), source)
+    assert proposed(found) == {}
