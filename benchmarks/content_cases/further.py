@@ -181,6 +181,8 @@ def _break(draw: Random, record: Record, value: dict[str, Any], fault: str) -> N
                 and len(value[name]) > 3
                 and _kind(record.fields[name]) not in ("date", "after", "enum")
             ]
+            if not long:
+                return
             name = draw.choice(long)
             value[name] = value[name][: draw.randint(2, len(value[name]) - 1)].rstrip(" ,.-")
 

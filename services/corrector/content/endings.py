@@ -76,6 +76,13 @@ def ends_clearly(text: str, start: int, end: int) -> bool:
     return is_whole(text, start, end) and not (text[end : end + 1] == "." and _ABBREVIATED.search(text[start:end]))
 
 
+def may_lack_point(text: str, spans: list[tuple[int, int]]) -> bool:
+    """Whether a value that ends like `Inc` has a point behind it wherever it stands, which may belong to it."""
+    return bool(spans) and all(
+        text[end : end + 1] == "." and _ABBREVIATED.search(text[start:end]) is not None for start, end in spans
+    )
+
+
 def extensions(text: str, lowered: str, value: str) -> list[tuple[int, int]]:
     """Where something stands in a folded source that the value is the beginning of, up to where that ends."""
     found: list[tuple[int, int]] = []

@@ -8,7 +8,14 @@ from typing import Any
 from rapidfuzz.distance import OSA
 
 from services.corrector.content.contested import can_be_read, is_contested, is_plain, shape
-from services.corrector.content.endings import ends_at_mark, ends_clearly, extensions, is_full_person, is_whole
+from services.corrector.content.endings import (
+    ends_at_mark,
+    ends_clearly,
+    extensions,
+    is_full_person,
+    is_whole,
+    may_lack_point,
+)
 from services.corrector.content.evidence import Link, Place, Source, Span, links
 from services.corrector.content.fields import Field, Sort
 from services.corrector.content.judgement import LIKELY, SURE, Judgement
@@ -32,6 +39,16 @@ SPECIFIC = frozenset({Sort.EMAIL, Sort.PHONE})
 
 
 def judge_searched(wanted: list[Field], source: Source, found: Judgement) -> None:
+    """Confirm, correct or doubt values that are searched for in the source."""
+    _judge_searched(wanted, source, found)
+    for known in wanted:
+        is_text = known in found.confirmed and known.sort is Sort.TEXT and isinstance(known.value, str)
+        if is_text and may_lack_point(source.text, source.find(str(known.value))):
+            found.confirmed.discard(known)
+            found.doubt(known.pointer, "the point behind it may belong to it")
+
+
+def _judge_searched(wanted: list[Field], source: Source, found: Judgement) -> None:
     wanted = _judge_lines(wanted, source, found)
     places = {known: source.places(known, wanted) for known in wanted}
     for known, own in places.items():

@@ -50,6 +50,7 @@ def test_who_does_what_and_when_is_confirmed_and_exchanged_values_change_places(
     [
         ({"start_date": "2026-05-03", "end_date": "2026-06-09"}, "The visit moved from 3 May 2026 to 9 June 2026."),
         ({"patient": "Agnes Hollis"}, "The patient is Boris. Agnes Hollis called about the results with Nils Ito."),
+        ({"employer": "Alder Systems Inc"}, "Employer: Alder Systems Inc.\nPaid: yes"),
         ({"检验员": "许丽"}, "样品由检验员许丽检验、审核。"),
     ],
 )
