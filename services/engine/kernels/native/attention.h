@@ -64,25 +64,59 @@ inline simd::Floats keep_seen(simd::Floats a, const Query& query, int page, floa
   return a;
 }
 
-// scores: [Q, stride], 16 of a page at once, the first those of `pages.begin`; what a query does not see is −infinity
-template <int Q, class Value>
-inline void score(const PageView<Value>& view, const Query* queries, Pages pages, float* scores, size_t stride) {
+// Few queries leave a processor waiting, for sums and for memory: then two pages or twice the dimensions are summed at
+// once, and the next ones are asked for. Each sum stays the same chain.
+template <int Q>
+constexpr int kAtOnce = 2 * Q <= kTileQueries ? 2 : 1;
+
+// Asks for `count` values.
+template <class Value>
+inline void ask_for(const Value* values, int count) {
+  for (size_t at = 0; at < count * sizeof(Value); at += 64) simd::prefetch(reinterpret_cast<const uint8_t*>(values) + at);
+}
+
+// scores: [Q, stride], 16 of each of the P pages from `page` on; what a query does not see is −infinity
+template <int Q, int P, class Value>
+inline void score_pages(const PageView<Value>& view, const Query* queries, int page, float* scores, size_t stride) {
   const int head_dim = view.kv.head_dim();
-  for (int page = pages.begin; page < pages.end; ++page, scores += kPageTokens) {
-    const Value* keys = view.keys(page);
-    simd::Floats sums[Q];
-    for (int i = 0; i < Q; ++i) sums[i] = simd::splat(0);
-    for (int d = 0; d < head_dim; ++d) {
-      const simd::Floats key = widened(keys + d * kPageTokens);
+  const Value* keys[P];
+  const float* q[Q];
+  simd::Floats sums[P * Q];
+#pragma GCC unroll 2
+  for (int p = 0; p < P; ++p) keys[p] = view.keys(page + p);
 #pragma GCC unroll 8
-      for (int i = 0; i < Q; ++i) sums[i] = simd::fma(simd::splat(queries[i].q[d]), key, sums[i]);
+  for (int i = 0; i < Q; ++i) q[i] = queries[i].q;
+#pragma GCC unroll 8
+  for (int i = 0; i < P * Q; ++i) sums[i] = simd::splat(0);
+  for (int d = 0; d < head_dim; ++d) {
+#pragma GCC unroll 2
+    for (int p = 0; p < P; ++p) {
+      const simd::Floats key = widened(keys[p] + d * kPageTokens);
+#pragma GCC unroll 8
+      for (int i = 0; i < Q; ++i) sums[p * Q + i] = simd::fma(simd::splat(q[i][d]), key, sums[p * Q + i]);
     }
-    if constexpr (PageView<Value>::kHasScales) {
-      const simd::Floats scales = view.key_scales(page);
-      for (int i = 0; i < Q; ++i) sums[i] = sums[i] * scales;
-    }
-    for (int i = 0; i < Q; ++i) simd::store(scores + i * stride, keep_seen(sums[i], queries[i], page, -INFINITY));
   }
+#pragma GCC unroll 2
+  for (int p = 0; p < P; ++p)
+    for (int i = 0; i < Q; ++i) {
+      simd::Floats sum = sums[p * Q + i];
+      if constexpr (PageView<Value>::kHasScales) sum = sum * view.key_scales(page + p);
+      simd::store(scores + i * stride + p * kPageTokens, keep_seen(sum, queries[i], page + p, -INFINITY));
+    }
+}
+
+// The same for all `pages`, the first at the beginning of `scores`. pages: what follows them are `more` pages
+template <int Q, class Value>
+inline void score(const PageView<Value>& view, const Query* queries, Pages pages, int more, float* scores, size_t stride) {
+  constexpr int kPages = kAtOnce<Q>;
+  const int size = view.kv.head_dim() * kPageTokens;
+  int page = pages.begin;
+  for (; page + kPages <= pages.end; page += kPages, scores += kPages * kPageTokens) {
+    if constexpr (kPages > 1)
+      for (int next = page + kPages; next < std::min(page + 2 * kPages, pages.end + more); ++next) ask_for(view.keys(next), size);
+    score_pages<Q, kPages>(view, queries, page, scores, stride);
+  }
+  for (; page < pages.end; ++page, scores += kPageTokens) score_pages<Q, 1>(view, queries, page, scores, stride);
 }
 
 // Turns one query's scores into weights, times the scales of the values where these have some, and gives the factor that
@@ -104,28 +138,43 @@ inline float soften(const PageView<Value>& view, float* scores, const Query& que
   return 1.0f / simd::sum(total);
 }
 
-// out += Σ weight × value over `pages`, 16 dimensions at a time; weights: [Q, stride], the first those of `pages.begin`
+// out += Σ weight × value over `pages`, for 16 × W dimensions from `d` on
+template <int Q, int W, class Value>
+inline void blend_dims(const PageView<Value>& view, const Query* queries, Reach reach, Pages pages, int d, const float* weights,
+                       size_t stride) {
+  const int head_dim = view.kv.head_dim();
+  simd::Floats sums[W * Q];
+#pragma GCC unroll 2
+  for (int w = 0; w < W; ++w)
+#pragma GCC unroll 8
+    for (int i = 0; i < Q; ++i) sums[w * Q + i] = simd::load(queries[i].out + d + 16 * w);
+  for (int page = pages.begin; page < pages.end; ++page, weights += kPageTokens) {
+    if (W > 1 && d == 0 && page + 1 < pages.end) ask_for(view.values(page + 1), head_dim * kPageTokens);
+    const Value* values = view.values(page) + d;
+    const int begin = std::max(0, reach.first - page * kPageTokens);
+    const int count = std::min(kPageTokens, reach.end - page * kPageTokens);
+    for (int token = begin; token < count; ++token) {
+#pragma GCC unroll 2
+      for (int w = 0; w < W; ++w) {
+        const simd::Floats value = widened(values + token * head_dim + 16 * w);
+#pragma GCC unroll 8
+        for (int i = 0; i < Q; ++i)
+          sums[w * Q + i] = simd::fma(simd::splat(weights[i * stride + token]), value, sums[w * Q + i]);
+      }
+    }
+  }
+#pragma GCC unroll 2
+  for (int w = 0; w < W; ++w)
+#pragma GCC unroll 8
+    for (int i = 0; i < Q; ++i) simd::store(queries[i].out + d + 16 * w, sums[w * Q + i]);
+}
+
+// The same for all dimensions, of which there are a multiple of 32. weights: [Q, stride], the first those of `pages.begin`
 template <int Q, class Value>
 inline void blend(const PageView<Value>& view, const Query* queries, Reach reach, Pages pages, const float* weights,
                   size_t stride) {
-  const int head_dim = view.kv.head_dim();
-  for (int d = 0; d < head_dim; d += 16) {
-    simd::Floats sums[Q];
-    for (int i = 0; i < Q; ++i) sums[i] = simd::load(queries[i].out + d);
-    const float* page_weights = weights;
-    for (int page = pages.begin; page < pages.end; ++page, page_weights += kPageTokens) {
-      const Value* values = view.values(page) + d;
-      const int begin = std::max(0, reach.first - page * kPageTokens);
-      const int count = std::min(kPageTokens, reach.end - page * kPageTokens);
-      for (int token = begin; token < count; ++token) {
-        const simd::Floats value = widened(values + token * head_dim);
-#pragma GCC unroll 8
-        for (int i = 0; i < Q; ++i)
-          sums[i] = simd::fma(simd::splat(page_weights[i * stride + token]), value, sums[i]);
-      }
-    }
-    for (int i = 0; i < Q; ++i) simd::store(queries[i].out + d, sums[i]);
-  }
+  for (int d = 0; d < view.kv.head_dim(); d += 16 * kAtOnce<Q>)
+    blend_dims<Q, kAtOnce<Q>>(view, queries, reach, pages, d, weights, stride);
 }
 
 // Calls `run` with the number of a tile's queries as a constant.
@@ -146,8 +195,9 @@ class Crowd {
 
   void attend() {
     each_tile([&](auto q, int first, Pages pages) {
-      score<q()>(view_, queries_ + first, pages, scores_of(first, pages), stride_);
+      score<q()>(view_, queries_ + first, pages, whole_.pages().end - pages.end, scores_of(first, pages), stride_);
     });
+    if (count_ <= kTileQueries / 2) ask_for(view_.values(whole_.pages().begin), view_.kv.head_dim() * kPageTokens);
     float factors[kMaxQueries];
     for (int i = 0; i < count_; ++i) {
       const int first = i / kTileQueries * kTileQueries;

@@ -239,7 +239,7 @@ void Decoder::project_onto_rows(const PackedMatrix& w, const Activations& x, con
          [&](int block, int row, simd::Floats sixteen) {
     float* at = x_.data() + size_t(row) * shape_.hidden_size + block * kBlockRows;
     if (!bias.empty()) sixteen = sixteen + simd::load(bias.data() + block * kBlockRows);
-    sixteen = adapters_.added(sixteen, index, target, 0, row, block);
+    if (adapters_.has(row)) sixteen = adapters_.added(sixteen, index, target, 0, row, block);
     simd::store(at, simd::load(at) + sixteen);
   });
 }
@@ -327,8 +327,10 @@ void Decoder::gated(int index, int thread) {
   constexpr int kBlocks = kGroup / kBlockRows;
   matmul_pairs(*layer.gate_up, normed(thread), batch_->num_rows, kBlocks * groups.begin, kBlocks * groups.end, scratch_[thread].matmul,
                [&](int block, int row, simd::Floats gate, simd::Floats up) {
-    gate = adapters_.added(gate, index, kGate, 0, row, block);
-    up = adapters_.added(up, index, kGate, 1, row, block);
+    if (adapters_.has(row)) {
+      gate = adapters_.added(gate, index, kGate, 0, row, block);
+      up = adapters_.added(up, index, kGate, 1, row, block);
+    }
     simd::store(gated_.data() + size_t(row) * shape_.ffn_size + block * kBlockRows, silu(gate) * up);
   });
   for (int row = 0; row < batch_->num_rows; ++row)

@@ -104,7 +104,7 @@ class Decoder {
   struct Best { double value = -std::numeric_limits<double>::infinity(); int block = -1; };
   void consider(int block, int slot, simd::Floats sixteen, Best& best);
   int64_t compute_reachable(int slot, double reachable, int thread);
-  simd::Floats head_block(int block, int slot);
+  simd::Floats head_block(int block, int slot, int thread);
   void pick_logits(int slot, int thread);
   float* logits_of(int slot) { return logits_ + size_t(head_rows_[slot].sample) * weights_->head->rows(); }
   template <class Work>

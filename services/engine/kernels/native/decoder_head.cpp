@@ -150,7 +150,7 @@ void Decoder::pick_logits(int slot, int thread) {
   float* logits = logits_of(slot);
   for (int block = blocks.begin; block < blocks.end; ++block) {
     const bool is_wanted = head_rows_[slot].allowed(block) != 0;
-    simd::store(logits + block * kBlockRows, is_wanted ? head_block(block, slot) : simd::splat(SM_OUT_OF_REACH));
+    simd::store(logits + block * kBlockRows, is_wanted ? head_block(block, slot, thread) : simd::splat(SM_OUT_OF_REACH));
   }
 }
 
@@ -187,7 +187,7 @@ void Decoder::bound_logits(int thread) {
   for (int row = 0; row < num_screened_; ++row) {
     Best exact;
     if (best[row].block >= 0)
-      consider(best[row].block, num_whole_ + row, head_block(best[row].block, num_whole_ + row), exact);
+      consider(best[row].block, num_whole_ + row, head_block(best[row].block, num_whole_ + row, thread), exact);
     reachable_[size_t(row) * threads + thread] = exact.value;
   }
 }
@@ -214,18 +214,22 @@ int64_t Decoder::compute_reachable(int slot, double reachable, int thread) {
   for (int block = blocks.begin; block < blocks.end; ++block) {
     const int first = block * kBlockRows;
     const bool reaches = choice.reaches(logits + first, first, reachable);
-    simd::store(logits + first, reaches ? head_block(block, slot) : simd::splat(SM_OUT_OF_REACH));
+    simd::store(logits + first, reaches ? head_block(block, slot, thread) : simd::splat(SM_OUT_OF_REACH));
     num_computed += reaches;
   }
   return num_computed;
 }
 
 // 16 logits of one row, as `project_head` computes them.
-simd::Floats Decoder::head_block(int block, int slot) {
+simd::Floats Decoder::head_block(int block, int slot, int thread) {
   const PackedMatrix& head = *weights_->head;
   simd::Floats out;
   if (head.is_bf16()) floats::Bf16::multiply<1, 1>(head, block, hidden_.floats, slot, &out);
-  else if (head.takes_floats()) floats::Quantized::multiply<1, 1>(head, block, hidden_.floats, slot, &out);
-  else multiply_tile<1>(head, block, nullptr, hidden_, slot, 1, &out);
+  else if (head.takes_floats() && head.is_int4()) {
+    floats::NibbleRows& rows = scratch_[thread].matmul.floats.nibbles.rows;
+    rows.prepare(hidden_.floats, slot, 1, head.groups());
+    floats::multiply_nibbles<1, 1>(head, block, rows, 0, &out);
+  } else if (head.takes_floats()) floats::Int8::multiply<1, 1>(head, block, hidden_.floats, slot, &out);
+  else multiply_tile<1>(head, block, nullptr, hidden_, slot, 1, Ahead{head.block(block, 0), 0}, &out);
   return out;
 }

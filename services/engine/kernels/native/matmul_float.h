@@ -1,12 +1,12 @@
 // Weights as floats × float activations, summed in float: bfloat16 weights, and quantized ones that are to be exact.
 //
-// Quantized weights become the floats they stand for: nothing is rounded but the sums. An output is one chain of fused multiply-adds in the order of the columns, whatever the tile: so a row's result does
+// 8-bit weights become the floats they stand for, of 4-bit ones see matmul_int4_float.h: nothing is rounded but the sums. An output is one chain of fused multiply-adds in the order of the columns, whatever the tile: so a row's result does
 // not depend on which rows are computed beside it (batch invariance). A processor needs several chains at once, which
 // come from other rows and, where rows are few, from other blocks of 16 outputs.
 #pragma once
 #include <algorithm>
 
-#include "activations.h"
+#include "matmul_int4_float.h"
 
 namespace floats {
 
@@ -54,27 +54,7 @@ struct Bf16 {
   }
 };
 
-// Of one group of 16 rows of weights, the floats that they stand for: out[column][row].
-inline void unpack_int4(const uint8_t* block, float* out) {
-  const simd::Floats scale = simd::load_half((const uint16_t*)(block + 256));
-  const simd::Floats minimum = simd::load_half((const uint16_t*)(block + 288));
-  const auto put = [&](int column, simd::Floats nibbles) {
-    simd::store(out + column * kBlockRows, simd::fma(nibbles, scale, minimum));
-  };
-#pragma GCC unroll 4
-  for (int z = 0; z < 4; ++z) {
-    const simd::Ints words = simd::load_words(block + 64 * z);
-    put(8 * z, simd::nibbles_at<0>(words));
-    put(8 * z + 1, simd::nibbles_at<8>(words));
-    put(8 * z + 2, simd::nibbles_at<16>(words));
-    put(8 * z + 3, simd::nibbles_at<24>(words));
-    put(8 * z + 4, simd::nibbles_at<4>(words));
-    put(8 * z + 5, simd::nibbles_at<12>(words));
-    put(8 * z + 6, simd::nibbles_at<20>(words));
-    put(8 * z + 7, simd::nibbles_at<28>(words));
-  }
-}
-
+// Of one group of 16 rows of 8-bit weights, the floats that they stand for: out[column][row].
 inline void unpack_int8(const uint8_t* block, float* out) {
   const simd::Floats scale = simd::load_half((const uint16_t*)(block + 512));
 #pragma GCC unroll 8
@@ -85,10 +65,6 @@ inline void unpack_int8(const uint8_t* block, float* out) {
     simd::store(out + 2 * kBlockRows, simd::bytes_at<16>(words) * scale);
     simd::store(out + 3 * kBlockRows, simd::bytes_at<24>(words) * scale);
   }
-}
-
-inline void unpack(const PackedMatrix& w, const uint8_t* block, float* out) {
-  w.is_int4() ? unpack_int4(block, out) : unpack_int8(block, out);
 }
 
 constexpr int kGroupFloats = kGroup * kBlockRows;
@@ -104,8 +80,8 @@ inline void add_columns(const float* weights, size_t next, const float* values, 
       add<M>(simd::load(weights + b * next + column * kBlockRows), values + column, stride, sums + b * M);
 }
 
-// 4- and 8-bit weights, a group at a time.
-struct Quantized {
+// 8-bit weights, a group at a time.
+struct Int8 {
   template <int M, int B>
   static void multiply(const PackedMatrix& w, int index, FloatRows x, int row, simd::Floats* out) {
     simd::Floats sums[B * M];
@@ -119,7 +95,7 @@ struct Quantized {
       for (int b = 0; b < B; ++b) {
         if (M == 1)
           for (size_t line = 0; line < size; line += 64) simd::prefetch(block + b * next + kPrefetchBytes + line);
-        unpack(w, block + b * next, weights + b * kGroupFloats);
+        unpack_int8(block + b * next, weights + b * kGroupFloats);
       }
       add_columns<M, B>(weights, kGroupFloats, values, x.stride, kGroup, sums);
     }
@@ -128,14 +104,14 @@ struct Quantized {
   }
 };
 
-// One block of quantized weights, unpacked once for many rows.
+// One block of 8-bit weights, unpacked once for many rows.
 class Unpacked {
  public:
   void unpack(const PackedMatrix& w, int index) {
     columns_ = w.groups() * kGroup;
     floats_.reserve(size_t(columns_) * kBlockRows);
     for (int group = 0; group < w.groups(); ++group)
-      floats::unpack(w, w.block(index, group), floats_.data() + size_t(group) * kGroupFloats);
+      unpack_int8(w.block(index, group), floats_.data() + size_t(group) * kGroupFloats);
   }
 
   // out: [count], of rows from `row` on; count ≤ kTileRows
@@ -220,24 +196,36 @@ inline void matmul_unpacked(const PackedMatrix& w, int index, FloatRows x, int n
   }
 }
 
-// Row blocks [begin, end) for rows [0, num_rows) of activations; `emit(block, row, 16 outputs)`. unpacked: two, for use.
+// Memory that one thread multiplies with.
+struct Scratch {
+  NibbleScratch nibbles;
+  Unpacked unpacked[2];
+};
+
+// Row blocks [begin, end) for rows [0, num_rows) of activations; `emit(block, row, 16 outputs)`.
 template <class Emit>
-inline void matmul(const PackedMatrix& w, FloatRows x, int num_rows, int begin, int end, Unpacked* unpacked, Emit emit) {
+inline void matmul(const PackedMatrix& w, FloatRows x, int num_rows, int begin, int end, Scratch& scratch, Emit emit) {
+  if (w.is_int4())
+    return matmul_nibbles<1, kTileRows>(w, x, num_rows, begin, end, scratch.nibbles,
+                                        [&](int block, int row, const simd::Floats* out) { emit(block, row, *out); });
   if (w.is_bf16()) return matmul<Bf16>(w, x, num_rows, begin, end, emit);
-  if (num_rows <= kTileRows) return matmul<Quantized>(w, x, num_rows, begin, end, emit);
+  if (num_rows <= kTileRows) return matmul<Int8>(w, x, num_rows, begin, end, emit);
   for (int block = begin; block < end; ++block)
-    matmul_unpacked<1>(w, block, x, num_rows, unpacked,
+    matmul_unpacked<1>(w, block, x, num_rows, scratch.unpacked,
                        [&](int row, const simd::Floats* out) { emit(block, row, *out); });
 }
 
 // Pairs [begin, end) of row blocks: `emit(pair, row, 16 outputs of the first, 16 of the second)`.
 template <class Emit>
-inline void matmul_pairs(const PackedMatrix& w, FloatRows x, int num_rows, int begin, int end, Unpacked* unpacked,
+inline void matmul_pairs(const PackedMatrix& w, FloatRows x, int num_rows, int begin, int end, Scratch& scratch,
                          Emit emit) {
+  if (w.is_int4())
+    return matmul_nibbles<2, kTileRows>(w, x, num_rows, begin, end, scratch.nibbles,
+                                        [&](int pair, int row, const simd::Floats* out) { emit(pair, row, out[0], out[1]); });
   if (w.is_bf16()) return matmul_pairs<Bf16>(w, x, num_rows, begin, end, emit);
-  if (num_rows <= kTileRows) return matmul_pairs<Quantized>(w, x, num_rows, begin, end, emit);
+  if (num_rows <= kTileRows) return matmul_pairs<Int8>(w, x, num_rows, begin, end, emit);
   for (int pair = begin; pair < end; ++pair)
-    matmul_unpacked<2>(w, pair, x, num_rows, unpacked,
+    matmul_unpacked<2>(w, pair, x, num_rows, scratch.unpacked,
                        [&](int row, const simd::Floats* out) { emit(pair, row, out[0], out[1]); });
 }
 

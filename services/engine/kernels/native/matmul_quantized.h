@@ -15,6 +15,17 @@ inline void prefetch_ahead(const uint8_t* block, size_t num_bytes) {
   for (size_t at = 0; at < num_bytes; at += 64) simd::prefetch(block + kPrefetchBytes + at);
 }
 
+// Weights that are wanted next, asked for a few lines at a time while others are multiplied.
+struct Ahead {
+  const uint8_t* at;
+  size_t num_bytes;  // for each group
+
+  void next() {
+    for (size_t line = 0; line < num_bytes; line += 64) simd::prefetch(at + line);
+    at += num_bytes;
+  }
+};
+
 // A tile of activations, read group by group.
 struct TileReader {
   const int8_t* values;
@@ -57,14 +68,15 @@ inline void add_group(const simd::NibbleDots<M>& dots, simd::Floats scale, simd:
 }
 
 template <int M>
-[[gnu::noinline]] void multiply_int4(const PackedMatrix& w, int index, const Activations& x, int row, simd::Floats* result) {
+[[gnu::noinline]] void multiply_int4(const PackedMatrix& w, int index, const Activations& x, int row, Ahead ahead,
+                                     simd::Floats* result) {
   simd::Floats out[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) out[m] = simd::splat(0);
   const uint8_t* block = w.block(index, 0);
   TileReader tile(x, row);
   for (int group = 0; group < w.groups(); ++group, block += PackedMatrix::kInt4Block, tile.next()) {
-    prefetch_ahead(block, PackedMatrix::kInt4Block);
+    ahead.next();
     simd::NibbleDots<M> dots;
 #pragma GCC unroll 4
     for (int z = 0; z < 4; ++z) {
@@ -81,13 +93,15 @@ template <int M>
 }
 
 template <int M>
-[[gnu::noinline]] void multiply_int4(const Panel& panel, const Activations& x, int row, simd::Floats* result) {
+[[gnu::noinline]] void multiply_int4(const Panel& panel, const Activations& x, int row, Ahead ahead,
+                                     simd::Floats* result) {
   simd::Floats out[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) out[m] = simd::splat(0);
   const uint8_t* bytes = panel.group(0);
   TileReader tile(x, row);
   for (int group = 0; group < x.groups; ++group, bytes += Panel::kGroupBytes, tile.next()) {
+    ahead.next();
     simd::NibbleDots<M> dots;
 #pragma GCC unroll 8
     for (int z = 0; z < kQuads; ++z) dots.add(simd::load_unpacked(bytes + 64 * z), tile.quads(z));
@@ -99,14 +113,15 @@ template <int M>
 }
 
 template <int M>
-[[gnu::noinline]] void multiply_int8(const PackedMatrix& w, int index, const Activations& x, int row, simd::Floats* result) {
+[[gnu::noinline]] void multiply_int8(const PackedMatrix& w, int index, const Activations& x, int row, Ahead ahead,
+                                     simd::Floats* result) {
   simd::Floats out[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) out[m] = simd::splat(0);
   const uint8_t* block = w.block(index, 0);
   TileReader tile(x, row);
   for (int group = 0; group < w.groups(); ++group, block += PackedMatrix::kInt8Block, tile.next()) {
-    prefetch_ahead(block, PackedMatrix::kInt8Block);
+    ahead.next();
     simd::ByteDots<M> dots;
 #pragma GCC unroll 8
     for (int z = 0; z < kQuads; ++z) dots.add(simd::load_bytes(block + 64 * z), tile.quads(z));

@@ -147,6 +147,15 @@ inline Floats nibbles_at(Ints words) {
                     _mm256_and_si256(_mm256_srli_epi32(words.hi, kShift), mask)});
 }
 
+// Four bits of each of sixteen words, from `kShift` on, where they lie: 0..15 times 2^kShift; from 28 on without the factor.
+template <int kShift>
+inline Floats nibbles_in_place(const uint8_t* p) {
+  const Ints words = load_words(p);
+  if (kShift == 28) return to_floats({_mm256_srli_epi32(words.lo, 28), _mm256_srli_epi32(words.hi, 28)});
+  const __m256i mask = _mm256_set1_epi32(int32_t(15u << kShift));
+  return to_floats({_mm256_and_si256(words.lo, mask), _mm256_and_si256(words.hi, mask)});
+}
+
 // The signed byte of each word, from `kShift` on.
 template <int kShift>
 inline Floats bytes_at(Ints words) {

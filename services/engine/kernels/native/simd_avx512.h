@@ -88,6 +88,14 @@ inline Floats nibbles_at(Ints words) {
   return to_floats(Ints{_mm512_and_si512(_mm512_srli_epi32(words.v, kShift), _mm512_set1_epi32(15))});
 }
 
+// Four bits of each of sixteen words, from `kShift` on, where they lie: 0..15 times 2^kShift; from 28 on without the factor.
+template <int kShift>
+inline Floats nibbles_in_place(const uint8_t* p) {
+  const __m512i words = _mm512_loadu_si512(p);
+  if (kShift == 28) return to_floats(Ints{_mm512_srli_epi32(words, 28)});
+  return to_floats(Ints{_mm512_and_si512(words, _mm512_set1_epi32(int32_t(15u << kShift)))});
+}
+
 // The signed byte of each word, from `kShift` on.
 template <int kShift>
 inline Floats bytes_at(Ints words) {
