@@ -88,7 +88,7 @@ def test_wrong_usage_exits_with_2(arguments: tuple[str, ...], said: str, tmp_pat
         ("set", "BYTES.txt", "", "it is no text in UTF-8"),
         ("set", "two.csv", "", "has the columns id, sku; name one"),
         ("set", "two.csv", "price", "has the columns id, sku; name one"),
-        ("bad/name", "two.csv", "id", "'bad/name' cannot be an anchor set"),
+        ("bad/name", "two.csv", "id", "'bad/name' cannot name a set"),
     ],
 )
 def test_what_cannot_be_loaded_is_told_before_any_call(
