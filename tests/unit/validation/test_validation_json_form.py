@@ -10,10 +10,10 @@ from stagemesh.validation.json_form import read_message
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        (5, "rules[0] must be an object with number, date, synonyms, sum, product, order, table"),
+        (5, "rules[0] must be an object with number, date, synonyms, sum, product, order, table, set"),
         (
             {"nope": 1},
-            "rules[0].nope is not known; rules[0] takes number, date, synonyms, sum, product, order, table",
+            "rules[0].nope is not known; rules[0] takes number, date, synonyms, sum, product, order, table, set",
         ),
         ({"sum": 5}, "rules[0].sum must be an object with total, of, minus, tolerance"),
         ({"sum": {"total": 1}}, "rules[0].sum.total must be a string"),
@@ -23,7 +23,7 @@ from stagemesh.validation.json_form import read_message
         ({"order": {"strict": "yes"}}, "rules[0].order.strict must be true or false"),
         (
             {"sum": {}, "date": {}},
-            "rules[0] takes one of number, date, synonyms, sum, product, order, table, not sum and date",
+            "rules[0] takes one of number, date, synonyms, sum, product, order, table, set, not sum and date",
         ),
     ],
 )
