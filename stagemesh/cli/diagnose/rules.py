@@ -55,6 +55,8 @@ def bad_config(seen: Evidence) -> Iterator[Verdict]:
     if seen.config_error:
         yield _found("bad_config", "stagemesh.yaml", seen.config_error)
     for process in seen.processes:
+        if seen.broken_weights and process.name.startswith("engine"):
+            continue  # it refused the model, as nan_weights says
         if process.state == "failed" and not _speaks(process, (*PORT_WORDS, *DISK_WORDS)):
             yield _found("bad_config", process.name, process.reason)
 

@@ -37,6 +37,11 @@ TABLE = {
         "bad_config",
         "infrastructure",
     ),
+    "an engine that refuses its weights": (
+        seen(processes=(process("engine-1", "failed", reason="holds a NaN"),), broken_weights=("m: norm",)),
+        "nan_weights",
+        "model",
+    ),
     "DNS name missing": (seen(missing_names=("addresses.engine: engine.invalid",)), "dns_missing", "network"),
     "port clash before a start": (seen(taken_ports=("127.0.0.1:50051",)), "port_clash", "network"),
     "port clash of a service": (
