@@ -84,7 +84,7 @@ def can_be_read(known: Field, place: Place, source: Source) -> bool:
 
 
 def is_plain(known: Field, stretch: Span, source: Source) -> bool:
-    """Whether numbers in the stretch, and near the field's own words, are said in digits and in the field's unit,
+    """Whether numbers in the stretch, and near the field's own words, are read in one sure way and in the field's unit,
     and tell no fall where the field is about a change."""
     if known.sort is not Sort.NUMBER:
         return True
@@ -92,6 +92,8 @@ def is_plain(known: Field, stretch: Span, source: Source) -> bool:
     said = [(at, end) for at, end, _ in occurrences(own, source.lowered)]
     near = [source.sentence(word) for word in said if not source.is_aside(word)]
     texts = [source.text[start:end] for start, end in (stretch, *near)]
+    if any(start <= m.start < end for m in source.mentions if m.is_unread for start, end in (stretch, *near)):
+        return False
     if any(map(_UNREAD.search, texts)) or _has_other_unit(known, source, stretch):
         return False
     return not (_CHANGES.search(known.name) and any(map(_FALL.search, texts)))

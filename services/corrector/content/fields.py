@@ -37,6 +37,12 @@ _QUANTITY_NAME = re.compile(r"quantity|qty|pieces|(?:^|_)units?$|数量|件数",
 _MONEY_NAME = re.compile(
     r"price|amount|total|cost|fee|rent|salary|deposit|premium|budget|价|金额|费|租金|工资|押金|款$", re.IGNORECASE
 )
+_SCALED_NAME = re.compile(
+    r"万|亿|[百千]元|\b(?:thousands?|millions?|billions?|cents|pence|k ?(?:eur|usd|cny|rmb)|[km])\b|[(（]分[)）]"
+)
+"""Its values are counted in another scale than sources have."""
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+"""No amount of money has three decimals."""
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -106,7 +112,8 @@ class Field:
             return ABSENT
         value: Any = mention.text
         if self.sort is Sort.NUMBER:
-            assert mention.number is not None
+            if mention.number is None:
+                return ABSENT
             value = plain_number(mention.number)
             if isinstance(value, Decimal) or (
                 "integer" in self.shape.types and not isinstance(value, int) and "number" not in self.shape.types
@@ -120,9 +127,13 @@ class Field:
 
     def _measures(self, mention: Mention) -> bool:
         """Whether a number is of what the field measures, as far as both say what that is."""
-        if mention.is_word:
+        if mention.is_word or any(map(_SCALED_NAME.search, self.heads)):
             return False
-        if mention.unit in ("%", "‰"):
+        if self.is_money and _THOUSANDS.fullmatch(mention.text):
+            return False
+        if mention.unit == "‰":
+            return self.unit == "‰" or "permille" in self.name.lower()
+        if mention.unit == "%":
             return self.unit == "%" or _RATE_NAME.search(self.name) is not None
         mine, its = dimension_of(self.unit), dimension_of(mention.unit)
         if mine is not None and (mention.currency or (its is not None and mine != its)):

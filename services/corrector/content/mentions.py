@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 
+from services.corrector.content.numbers import Run, runs
 from services.corrector.form.dates import find_dates
 
 MAX_MENTIONS = 600
@@ -21,6 +22,7 @@ class Kind(Enum):
     EMAIL = "email"
     PHONE = "phone"
     NAME = "name"
+    TIME = "time"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Mention:
     """Of the folded source."""
     text: str
     number: Decimal | None = None
+    """None also for a number that cannot be read in one sure way."""
     date: str = ""
     """ISO, where the text can be read as one date only."""
     unit: str = ""
@@ -39,27 +42,24 @@ class Mention:
     is_word: bool = False
     """A number in words, which says little by itself: two of the nine."""
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether it is a number that cannot be read in one sure way."""
+        return self.kind is Kind.NUMBER and self.number is None
+
 
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,4}")
 _URL = re.compile(r"https?://[^\s<>\"'，。；]{1,300}")
 _PHONE = re.compile(
-    r"\+\d[\d ()-]{5,18}\d|(?<![\d-])0\d{1,4}[ -]\d{3,4}[ -]?\d{3,5}(?![\d-])|\(\d{2,4}\) ?\d{3,4}[ -]?\d{3,4}|"
+    r"\+\d[\d ()-]{5,18}\d|\+\d{1,3}[ -]\d{2,5}(?!\d)|"
+    r"(?<![\d-])0\d{1,4}[ -]\d{3,4}[ -]?\d{3,5}(?![\d-])|\(\d{2,4}\) ?\d{3,4}[ -]?\d{3,4}|"
     r"(?<!\d)1[3-9]\d{9}(?!\d)|(?<![\d-])\d{3}-\d{3}-\d{4}(?![\d-])"
 )
 _CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{1,24}(?:[-_/.#][A-Za-z0-9]{1,24}){0,6}(?![A-Za-z0-9])")
 _GROUPED = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]{2,4}\d{0,2} )?\d{3,4}(?: \d{2,4}){2,8}(?![A-Za-z0-9])")
 """A long code in groups."""
+_TIME = re.compile(r"(?<![\d:])\d{1,2}:\d{2}(?::\d{2})?(?![\d:])")
 _MEASURE = re.compile(r"\d+(?:\.\d+)?[A-Za-z]{1,3}\d?")
-_NUMBER = re.compile(r"(?<![A-Za-z0-9.])(?<!\d,)(-?)(\d{1,3}(?:,\d{3})+|\d{1,15})(\.\d{1,8})?(?![\d])(?!,\d{3}(?!\d))")
-_SCALE = re.compile(
-    r" ?(万|亿|千(?!克|米|瓦)|百万|k(?![a-z])|thousand|million|billion|mn(?![a-z])|bn(?![a-z]))", re.IGNORECASE
-)
-_SCALES = {"万": 4, "亿": 8, "千": 3, "百万": 6, "k": 3, "thousand": 3, "million": 6, "mn": 6, "billion": 9, "bn": 9}
-_UNIT = re.compile(r" ?(%|‰|℃|°c|[a-z]{1,12}(?:/[a-z]{1,4})?\b|[\u4e00-\u9fff]{1,3})", re.IGNORECASE)
-_CURRENCY_BEFORE = re.compile(r"(US\$|HK\$|[$€£¥]|\b[A-Z]{3}\b|人民币) ?$")
-_CURRENCY_AFTER = re.compile(
-    r" ?([$€£]|USD\b|EUR\b|GBP\b|CNY\b|RMB\b|euros?\b|dollars?\b|pounds?\b|元|美元|欧元|人民币)"
-)
 _WORDS = {
     "two": 2,
     "three": 3,
@@ -128,6 +128,10 @@ def _all(source: str) -> Iterator[Mention]:
         yield Mention(Kind.DATE, start, end, source[start:end], date=date.isoformat() if is_only else "")
     for match in _PHONE.finditer(source):
         yield Mention(Kind.PHONE, *match.span(), match[0])
+    for match in _TIME.finditer(source):
+        yield Mention(Kind.TIME, *match.span(), match[0])
+    numbers = list(runs(source))
+    yield from _numbers(source, (run for run in numbers if _is_no_code(source, run)))
     for match in _GROUPED.finditer(source):
         yield Mention(Kind.CODE, *match.span(), match[0].replace(" ", ""))
     for match in _CODE.finditer(source):
@@ -136,24 +140,24 @@ def _all(source: str) -> Iterator[Mention]:
         parts = re.fullmatch(r"\d+(?:[-/]\d+)+", code)
         if (mixed and not _MEASURE.fullmatch(code)) or parts:
             yield Mention(Kind.CODE, match.start(), match.start() + len(code), code)
-    yield from _numbers(source)
+    yield from _numbers(source, numbers)
     yield from _names(source)
 
 
-def _numbers(source: str) -> Iterator[Mention]:
-    for match in _NUMBER.finditer(source):
-        value = Decimal(match[1] + match[2].replace(",", "") + (match[3] or ""))
-        end = match.end()
-        if scale := _SCALE.match(source, end):
-            value, end = value.scaleb(_SCALES[scale[1].lower()]), scale.end()
-        unit = _UNIT.match(source, end)
-        before = _CURRENCY_BEFORE.search(source[max(0, match.start() - 5) : match.start()])
-        after = _CURRENCY_AFTER.match(source, end)
-        currency = before[1] if before else after[1] if after else ""
-        text = source[match.start() : match.end()]
-        yield Mention(
-            Kind.NUMBER, match.start(), end, text, value, unit=unit[1].lower() if unit else "", currency=currency
-        )
+def _is_no_code(source: str, run: Run) -> bool:
+    """Whether what looks like a code in groups or parts is a number: `12 1/2`, `1 234 567.80`, `250-400 EUR`."""
+    text = source[run.start : run.end]
+    if "/" in text:
+        return run.value is not None
+    if " " in text:
+        return run.value is not None and bool(run.currency or "," in text or "." in text)
+    return run.value is None and bool(run.currency or run.unit == "%")
+
+
+def _numbers(source: str, found: Iterable[Run]) -> Iterator[Mention]:
+    for run in found:
+        text = source[run.start : run.end]
+        yield Mention(Kind.NUMBER, run.start, run.end, text, run.value, unit=run.unit, currency=run.currency)
     for match in _WORD_NUMBER.finditer(source):
         yield Mention(Kind.NUMBER, *match.span(), match[0], Decimal(_WORDS[match[1].lower()]), is_word=True)
     for match in _CHINESE_NUMBER.finditer(source):

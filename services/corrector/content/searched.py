@@ -83,6 +83,8 @@ def _judge_searched(wanted: list[Field], source: Source, found: Judgement) -> No
             continue  # the present value stands in the source as it is, and the other one is a part of it
         if not is_exchange and not can_be_read(known, link.place, source):
             continue
+        if not is_plain(known, source.sentence(link.place.span), source):
+            continue
         if all(_owner(span, known, linked, found) is not known for span in stated[known]):
             sure = known.sort is not Sort.TEXT or ends_clearly(source.text, *link.place.span)
             reason = "the source has another value beside the words for it"
@@ -258,7 +260,7 @@ def _judge_open(known: Field, places: list[Place], stated: list[Span], source: S
         found.doubt(known.pointer, "the source has this value, but nothing says that it belongs here")
         return
     near = [place for place in free.values() if _is_near(known, str(known.value), str(place.value))]
-    if len(near) == 1:
+    if len(near) == 1 and is_plain(known, source.sentence(near[0].span), source):
         sure = known.sort is not Sort.TEXT or ends_clearly(source.text, *near[0].span)
         reason = "the source has it with a character or two different"
         found.propose(known, near[0], reason, SURE if sure else LIKELY)
