@@ -9,8 +9,8 @@ _OF_OTHERS = re.compile(
     r"\b(?:previous|previously|earlier|last|prior|former|formerly|old|original|originally|past|instead of|rather "
     r"than|not|unlike|similar|unrelated|other|another|next|estimated|estimate|quoted|expected|planned|draft|"
     r"down from|up from|was "
-    r"changed from|average)\b"
-    r"|此前|之前|上次|上一|上月|去年|原(?!因|料|材|则|子)|旧|以前|曾|前一|并非|而非|不是|其他|另(?:一|有)|预计|"
+    r"changed from|average|ago|competitors?|neighbou?rs?)\b"
+    r"|竞争对手|同行|邻居|上周|上个月|上季度|前年|当年|往年|此前|之前|上次|上一|上月|去年|原(?!因|料|材|则|子)|旧|以前|曾|前一|并非|而非|不是|其他|另(?:一|有)|预计|"
     r"估计|平均",
     re.IGNORECASE,
 )

@@ -201,10 +201,10 @@ class Source:
         start, end = span
         return shows(role, self.text[start:end], self.text[max(0, start - 16) : start], self.text[end : end + 16])
 
-    def around(self, span: Span) -> tuple[str, str]:
+    def around(self, span: Span, reach: int = REMARK) -> tuple[str, str]:
         """What stands before and after a place in its sentence."""
         start, end = self.sentence(span)
-        return self.text[max(start, span[0] - REMARK) : span[0]], self.text[span[1] : min(end, span[1] + REMARK)]
+        return self.text[max(start, span[0] - reach) : span[0]], self.text[span[1] : min(end, span[1] + reach)]
 
     def _near(self, start: int, end: int) -> Sequence[int]:
         return self._ends[bisect_left(self._ends, start) : bisect_left(self._ends, end)]

@@ -93,6 +93,11 @@ class Field:
         return str(self.path[-1]) if self.path else ""
 
     @property
+    def about(self) -> str:
+        """All that its name, title and description say, normalised."""
+        return " ".join(self.heads)
+
+    @property
     def counts(self) -> bool:
         """Its name says that things are counted."""
         return _QUANTITY_NAME.search(self.name) is not None

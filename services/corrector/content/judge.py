@@ -13,6 +13,7 @@ from services.corrector.content.evidence import Source
 from services.corrector.content.fields import MAX_FIELDS, Field, Sort, empty_arrays, fields, optional_missing
 from services.corrector.content.judgement import SURE, Judgement
 from services.corrector.content.mentions import folded, mentions
+from services.corrector.content.objections import Objections
 from services.corrector.content.searched import judge_searched
 from services.corrector.proposals import ABSENT, Doubt, Findings, Problem
 
@@ -29,7 +30,8 @@ def judge(problem: Problem) -> Findings:
     if len(every) > MAX_FIELDS:
         return Findings(doubts=(Doubt(pointer="", reason="there are too many values to compare with the source"),))
     text = folded(problem.source)
-    source, found = Source(text, mentions(text)), Judgement(filled=frozenset(problem.changed))
+    source = Source(text, mentions(text))
+    found = Judgement(filled=frozenset(problem.changed), speaks_against=Objections(every, source).against)
     judge_arrays(problem.value, [known for known in every if array_of(known) is not None], source, found)
     plain = [known for known in every if array_of(known) is None]
     judge_searched([known for known in plain if known.sort not in (Sort.CHOICE, Sort.BOOLEAN)], source, found)

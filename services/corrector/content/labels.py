@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from services.corrector.content.vocabulary import GROUPS
 
@@ -113,6 +114,14 @@ _GENERIC_WORDS = (
     " 编号 号 日期 名称 名 时间 数 值 类型 的"
 )
 _GENERIC = frozenset(_GENERIC_WORDS.split())
+_SAID_TOGETHER = sorted(
+    (word for word in _BY_WORD if word.isascii() and len(set(re.split("[ -]", word)) - _GENERIC) > 1),
+    key=len,
+    reverse=True,
+)
+_PHRASE = re.compile(
+    rf"(?<![a-z0-9])(?:{'|'.join(re.sub('[ -]', '[ -]', word) for word in _SAID_TOGETHER)})(?![a-z0-9])"
+)
 _ENDINGS = r"(?:s|es|d|ed|ing|e|y|ment|ion|ions|er)?"
 _HAN = re.compile(r"[\u4e00-\u9fff]+")
 _LATIN = re.compile(r"[a-z]+")
@@ -132,6 +141,12 @@ _HEAD_END = re.compile(
     r"(?<=[\u4e00-\u9fff]{2})(?:名称|姓名|日期|时间|编号|号码|金额)$"
 )
 _HEAD_START = re.compile(r"^(?:the|date of|name of|number of|no\.? of) |^(?:本次|本)(?=[\u4e00-\u9fff]{2})")
+_HEAD_TAIL = re.compile(
+    r"(?: (?:name|number|no\.?|nr|id|date|on|at|by|code|amount|value|is))+$|"
+    r"(?:名称|姓名|名|日期|日|时间|编号|号码|号|金额|额|人|方|为|是)$"
+)
+"""Behind the word of a label that says what it is."""
+_CONTACT = re.compile(r"contact|reach|questions|联系|咨询")
 _HEAD_WORDS: dict[str, set[str]] = {}
 for _names in (
     "number no no. nr # id",
@@ -198,6 +213,35 @@ def spellings(head: str) -> set[str]:
     return {each.strip() for each in found if len(each.strip()) > 1 and each.strip() not in _GENERIC} - {head}
 
 
+def is_own_head(head: str, heads: Sequence[str]) -> bool:
+    """Whether the label of a form, normalised, is the field's, word for word or with a word that means the same."""
+    bare = re.sub(r"^(?:our|your|the|my) ", "", head)
+    return bare in heads or any(bare in spellings(each) for each in heads)
+
+
+def names_field(head: str, heads: Sequence[str], own: Sequence[Label], *, is_contact: bool) -> bool:
+    """Whether the label of a form, normalised, may be a field's: what it ends with is a word for the field.
+
+    `is_contact`: it may as well be somebody's who can be reached there.
+    """
+    if is_own_head(head, heads):
+        return True
+    main, *rest = re.split(r" (?:of|for) ", head, maxsplit=1)
+    if rest and is_generic(main):
+        main = rest[0]
+    bare = _HEAD_TAIL.sub("", main).strip()
+    if not bare or is_generic(bare):
+        return True
+    if is_contact and _CONTACT.search(bare):
+        return True
+    return any(
+        match.end() == len(text)
+        for text in (main, bare)
+        for label in own
+        for match in _pattern(label.word).finditer(text)
+    )
+
+
 def _of(text: str) -> Iterator[tuple[str, int]]:
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower()
     words = [word for word in _LATIN.findall(spaced) if len(word) > 1]
@@ -216,14 +260,27 @@ def _of(text: str) -> Iterator[tuple[str, int]]:
 
 
 def occurrences(own: Sequence[Label], lowered: str) -> list[tuple[int, int, int]]:
-    """Where a source, in small letters, has one of the words: start, end and the label's distance."""
+    """Where a source, in small letters, has one of the words: start, end and the label's distance.
+
+    Not at the beginning of words for something else: `check` in check-out, `invoice` in invoice date.
+    """
+    words = {label.word for label in own}
+    others = [(start, end) for start, end, phrase in _phrases(lowered) if phrase not in words]
     found: list[tuple[int, int, int]] = []
     for label in own:
         for match in _pattern(label.word).finditer(lowered):
+            if any(start <= match.start() and match.end() < end for start, end in others):
+                continue
             found.append((*match.span(), label.distance))
             if len(found) >= MAX_OCCURRENCES:
                 return found
     return found
+
+
+@lru_cache(maxsize=8)
+def _phrases(lowered: str) -> tuple[tuple[int, int, str], ...]:
+    """Where words stand that say something together."""
+    return tuple((*match.span(), match[0].replace("-", " ")) for match in _PHRASE.finditer(lowered))
 
 
 def _pattern(word: str) -> re.Pattern[str]:

@@ -51,6 +51,21 @@ class Line:
 
 def lines(text: str) -> list[Line]:
     """The statements of a folded source, in order."""
+    return [line for line in _every_line(text) if line.span[1] > line.span[0]]
+
+
+def blank_heads(text: str) -> set[str]:
+    """Labels under which a folded source tells nothing."""
+    every = _every_line(text)
+    told = {line.head for line in every if not _says_nothing(text, line)}
+    return {line.head for line in every} - told
+
+
+def _says_nothing(text: str, line: Line) -> bool:
+    return _SAYS_NOTHING.fullmatch(text[slice(*line.span)]) is not None
+
+
+def _every_line(text: str) -> list[Line]:
     heads = []
     for match in _HEAD.finditer(text):
         heads.append(match)
@@ -66,8 +81,7 @@ def lines(text: str) -> list[Line]:
         told = text[match.end() : end].rstrip(" \t,，、(（-•*·")
         told = _ASIDE.sub("", told) if not told.startswith(("(", "（")) else told
         span = (match.end(), match.end() + len(told.rstrip()))
-        if span[1] > span[0]:
-            found.append(Line(normal_head(match[1]), span, is_ended=not mark or mark[0] != "."))
+        found.append(Line(normal_head(match[1]), span, is_ended=not mark or mark[0] != "."))
     return found
 
 
@@ -94,7 +108,7 @@ def own_lines(wanted: Sequence[Field], source: Source) -> dict[Field, Line]:
 def said(known: Field, line: Line, source: Source) -> Place | None:
     """What a statement gives the field, where it is nothing but a value of its sort."""
     text = source.text[slice(*line.span)]
-    if _SAYS_NOTHING.fullmatch(text):
+    if _says_nothing(source.text, line):
         return None
     within = [m for m in source.mentions if line.span[0] <= m.start and m.end <= line.span[1]]
     if known.sort in (Sort.NUMBER, Sort.DATE):

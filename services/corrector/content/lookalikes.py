@@ -47,6 +47,11 @@ def has_lookalike(known: Field, own: Iterable[Span], claimed: Iterable[Span], so
     )
 
 
+def persons(text: str) -> Iterable[Span]:
+    """Where Chinese names of persons may stand."""
+    return (match.span() for match in _PERSON.finditer(text))
+
+
 def _candidates(role: Role | None, source: Source) -> Iterable[Span]:
     if role is Role.ADDRESS:
         yield from (match.span() for match in _ADDRESS.finditer(source.text))

@@ -105,12 +105,11 @@ def _judge_lines(wanted: list[Field], source: Source, found: Judgement) -> list[
         if known.value is None:
             continue
         if _key(place.value) == _key(known.value) or (known.sort in SPELLED and _same_text(place.value, known.value)):
-            found.confirm(known, place.span)
-        elif not _may_be_told(known, place, len(own)) or not _stands_within(known, place, spans, source):
-            continue
-        else:
+            if found.confirm(known, place.span):
+                settled.add(known)
+        elif _may_be_told(known, place, len(own)) and _stands_within(known, place, spans, source):
             found.propose(known, place, "the source has another value under its label", SURE)
-        settled.add(known)
+            settled.add(known)
     return [known for known in wanted if known not in settled]
 
 
@@ -198,9 +197,9 @@ def _eliminate(
                 continue
             free = [span for span in stated[known] if found.claimed.get(span, known) is known]
             left = {_key(place.value) for place in places[known] if found.claimed.get(place.span, known) is known}
-            if free and left == {_key(known.value)} and _could_be_told(known, wanted, source, found):
-                found.confirm(known, free[0])
-                changed = True
+            if not free or left != {_key(known.value)} or not _could_be_told(known, wanted, source, found):
+                continue
+            changed = any(found.confirm(known, span) for span in free) or changed
 
 
 def _could_be_told(known: Field, wanted: list[Field], source: Source, found: Judgement) -> bool:

@@ -11,6 +11,7 @@ from services.corrector.content.evidence import Place, Span
 from services.corrector.content.fields import MAX_FIELDS, Field, Sort, fields
 from services.corrector.content.judge import MAX_SOURCE_CHARS
 from services.corrector.content.mentions import folded, mentions
+from services.corrector.content.turns import tells_change
 from services.corrector.proposals import ABSENT, Problem
 from services.corrector.ranking.candidates import Everything, is_text, places, values_of
 from services.corrector.ranking.question import Candidate, Question, key_of
@@ -46,6 +47,8 @@ def _question(
 ) -> Question | None:
     found = places(known, wanted, source)
     if not found or is_contested(known, found, source):
+        return None
+    if any(tells_change(known, place.span, source) for place in found):
         return None
     taken = [span for other in settled for span in source.stated(other)]
     kept = _kept([one for one in _candidates(known, found, taken, source) if one.words], known)
