@@ -14,7 +14,7 @@
 constexpr int kTileQueries = 6;
 constexpr int kMaxTiles = 8;
 constexpr int kMaxQueries = kTileQueries * kMaxTiles;
-constexpr int kPagesAtOnce = 8;  // keys or values of one head: 16 kB at 64 dimensions in bfloat16
+constexpr int kPagesAtOnce = 4;  // keys or values of one head: 16 kB at 64 dimensions as floats
 
 // One query head of one token, over the sequence's tokens [first, end).
 struct Query {
@@ -39,10 +39,12 @@ struct Reach {
 
 inline simd::Floats widened(const uint16_t* values) { return simd::load_bf16(values); }
 inline simd::Floats widened(const int8_t* values) { return simd::load_int8(values); }
+inline simd::Floats widened(const float* values) { return simd::load(values); }
 
 // Where a tile's keys and values are. Value: uint16_t for bfloat16, int8_t.
-template <class Value>
+template <class V>
 struct PageView {
+  using Value = V;
   const KvPages& kv;
   const int32_t* pages;  // the sequence's page table
   int layer, head;
@@ -56,6 +58,30 @@ struct PageView {
   }
 };
 
+// The same as floats, which many tiles read: a few pages from `first` on, of either the keys or the values.
+template <class V>
+struct WideView : PageView<V> {
+  using Value = float;
+  const float* floats = nullptr;  // [pages, D × 16]
+  int first = 0;
+
+  explicit WideView(const PageView<V>& narrow) : PageView<V>(narrow) {}
+  int page_size() const { return this->kv.head_dim() * kPageTokens; }
+  const float* keys(int index) const { return floats + size_t(index - first) * page_size(); }
+  const float* values(int index) const { return keys(index); }
+
+  // `part(page)`: what `pages` are to be made of.
+  template <class Part>
+  void widen(Pages pages, Part part, float* room) {
+    floats = room, first = pages.begin;
+    const int size = page_size();
+    for (int page = pages.begin; page < pages.end; ++page, room += size) {
+      const V* from = part(page);
+      for (int at = 0; at < size; at += 16) simd::store(room + at, widened(from + at));
+    }
+  }
+};
+
 // Lanes of `page` that the query sees of `a`, `otherwise` in the rest.
 inline simd::Floats keep_seen(simd::Floats a, const Query& query, int page, float otherwise) {
   const int start = page * kPageTokens;
@@ -64,10 +90,14 @@ inline simd::Floats keep_seen(simd::Floats a, const Query& query, int page, floa
   return a;
 }
 
-// Few queries leave a processor waiting, for sums and for memory: then two pages or twice the dimensions are summed at
-// once, and the next ones are asked for. Each sum stays the same chain.
+// Few sums leave a processor waiting: then two pages or twice the dimensions are summed at once, where there are
+// registers for both. Each sum stays the same chain.
 template <int Q>
-constexpr int kAtOnce = 2 * Q <= kTileQueries ? 2 : 1;
+constexpr int kAtOnce = simd::kTileRows >= 8 || 2 * Q <= kTileQueries ? 2 : 1;
+
+// Whether pages are asked for before they are read: few queries wait for memory.
+template <int Q, class View>
+constexpr bool kAsks = 2 * Q <= kTileQueries && !std::is_same_v<typename View::Value, float>;
 
 // Asks for `count` values.
 template <class Value>
@@ -76,10 +106,10 @@ inline void ask_for(const Value* values, int count) {
 }
 
 // scores: [Q, stride], 16 of each of the P pages from `page` on; what a query does not see is −infinity
-template <int Q, int P, class Value>
-inline void score_pages(const PageView<Value>& view, const Query* queries, int page, float* scores, size_t stride) {
+template <int Q, int P, class View>
+inline void score_pages(const View& view, const Query* queries, int page, float* scores, size_t stride) {
   const int head_dim = view.kv.head_dim();
-  const Value* keys[P];
+  const typename View::Value* keys[P];
   const float* q[Q];
   simd::Floats sums[P * Q];
 #pragma GCC unroll 2
@@ -100,20 +130,20 @@ inline void score_pages(const PageView<Value>& view, const Query* queries, int p
   for (int p = 0; p < P; ++p)
     for (int i = 0; i < Q; ++i) {
       simd::Floats sum = sums[p * Q + i];
-      if constexpr (PageView<Value>::kHasScales) sum = sum * view.key_scales(page + p);
+      if constexpr (View::kHasScales) sum = sum * view.key_scales(page + p);
       simd::store(scores + i * stride + p * kPageTokens, keep_seen(sum, queries[i], page + p, -INFINITY));
     }
 }
 
-// The same for all `pages`, the first at the beginning of `scores`. pages: what follows them are `more` pages
-template <int Q, class Value>
-inline void score(const PageView<Value>& view, const Query* queries, Pages pages, int more, float* scores, size_t stride) {
+// The same for all `pages`, the first at the beginning of `scores`.
+template <int Q, class View>
+inline void score(const View& view, const Query* queries, Pages pages, float* scores, size_t stride) {
   constexpr int kPages = kAtOnce<Q>;
   const int size = view.kv.head_dim() * kPageTokens;
   int page = pages.begin;
   for (; page + kPages <= pages.end; page += kPages, scores += kPages * kPageTokens) {
-    if constexpr (kPages > 1)
-      for (int next = page + kPages; next < std::min(page + 2 * kPages, pages.end + more); ++next) ask_for(view.keys(next), size);
+    if constexpr (kAsks<Q, View>)
+      for (int next = page + kPages; next < std::min(page + 2 * kPages, pages.end); ++next) ask_for(view.keys(next), size);
     score_pages<Q, kPages>(view, queries, page, scores, stride);
   }
   for (; page < pages.end; ++page, scores += kPageTokens) score_pages<Q, 1>(view, queries, page, scores, stride);
@@ -121,8 +151,8 @@ inline void score(const PageView<Value>& view, const Query* queries, Pages pages
 
 // Turns one query's scores into weights, times the scales of the values where these have some, and gives the factor that
 // makes the weights alone sum to 1.
-template <class Value>
-inline float soften(const PageView<Value>& view, float* scores, const Query& query, Pages pages) {
+template <class View>
+inline float soften(const View& view, float* scores, const Query& query, Pages pages) {
   simd::Floats top = simd::splat(-INFINITY);
   for (int i = 0; i < pages.count(); ++i) top = simd::max(top, simd::load(scores + i * kPageTokens));
   const simd::Floats largest = simd::splat(simd::largest(top));
@@ -132,15 +162,15 @@ inline float soften(const PageView<Value>& view, float* scores, const Query& que
     const simd::Floats weight = simd::exp(simd::load(at) - largest);
     const simd::Floats kept = keep_seen(weight, query, pages.begin + i, 0.0f);
     total = total + kept;
-    if constexpr (PageView<Value>::kHasScales) simd::store(at, kept * view.value_scales(pages.begin + i));
+    if constexpr (View::kHasScales) simd::store(at, kept * view.value_scales(pages.begin + i));
     else simd::store(at, kept);
   }
   return 1.0f / simd::sum(total);
 }
 
 // out += Σ weight × value over `pages`, for 16 × W dimensions from `d` on
-template <int Q, int W, class Value>
-inline void blend_dims(const PageView<Value>& view, const Query* queries, Reach reach, Pages pages, int d, const float* weights,
+template <int Q, int W, class View>
+inline void blend_dims(const View& view, const Query* queries, Reach reach, Pages pages, int d, const float* weights,
                        size_t stride) {
   const int head_dim = view.kv.head_dim();
   simd::Floats sums[W * Q];
@@ -149,8 +179,8 @@ inline void blend_dims(const PageView<Value>& view, const Query* queries, Reach 
 #pragma GCC unroll 8
     for (int i = 0; i < Q; ++i) sums[w * Q + i] = simd::load(queries[i].out + d + 16 * w);
   for (int page = pages.begin; page < pages.end; ++page, weights += kPageTokens) {
-    if (W > 1 && d == 0 && page + 1 < pages.end) ask_for(view.values(page + 1), head_dim * kPageTokens);
-    const Value* values = view.values(page) + d;
+    if (kAsks<Q, View> && d == 0 && page + 1 < pages.end) ask_for(view.values(page + 1), head_dim * kPageTokens);
+    const typename View::Value* values = view.values(page) + d;
     const int begin = std::max(0, reach.first - page * kPageTokens);
     const int count = std::min(kPageTokens, reach.end - page * kPageTokens);
     for (int token = begin; token < count; ++token) {
@@ -170,8 +200,8 @@ inline void blend_dims(const PageView<Value>& view, const Query* queries, Reach 
 }
 
 // The same for all dimensions, of which there are a multiple of 32. weights: [Q, stride], the first those of `pages.begin`
-template <int Q, class Value>
-inline void blend(const PageView<Value>& view, const Query* queries, Reach reach, Pages pages, const float* weights,
+template <int Q, class View>
+inline void blend(const View& view, const Query* queries, Reach reach, Pages pages, const float* weights,
                   size_t stride) {
   for (int d = 0; d < view.kv.head_dim(); d += 16 * kAtOnce<Q>)
     blend_dims<Q, kAtOnce<Q>>(view, queries, reach, pages, d, weights, stride);
@@ -186,17 +216,37 @@ inline void with_count(int count, Run run) {
   run(std::integral_constant<int, Q>());
 }
 
-// Queries of one KV head, and the memory for their scores: [kMaxQueries, stride], stride ≥ tokens of the pages they reach.
+// Memory that one thread attends with.
+struct AttentionScratch {
+  Buffer<float> scores;  // [queries, stride]
+  Buffer<float> wide;    // [kPagesAtOnce, D × 16] keys or values of a few pages
+  size_t stride = 0;     // an odd number of cache lines: the queries' scores for a page do not share the same few sets
+
+  // max_tokens: in whole pages
+  void reserve(int num_queries, size_t max_tokens, int head_dim) {
+    stride = (max_tokens / kPageTokens | 1) * kPageTokens;
+    scores.reserve(num_queries * stride);
+    wide.reserve(size_t(kPagesAtOnce) * head_dim * kPageTokens);
+  }
+};
+
+// Queries of one KV head.
 template <class Value>
 class Crowd {
  public:
-  Crowd(const PageView<Value>& view, const Query* queries, int count, float* scores, size_t stride)
-      : view_(view), queries_(queries), count_(count), scores_(scores), stride_(stride), whole_(reach_of(0, count)) {}
+  Crowd(const PageView<Value>& view, const Query* queries, int count, AttentionScratch& scratch)
+      : view_(view),
+        queries_(queries),
+        count_(count),
+        scores_(scratch.scores.data()),
+        wide_(scratch.wide.data()),
+        stride_(scratch.stride),
+        whole_(reach_of(0, count)) {}
 
   void attend() {
-    each_tile([&](auto q, int first, Pages pages) {
-      score<q()>(view_, queries_ + first, pages, whole_.pages().end - pages.end, scores_of(first, pages), stride_);
-    });
+    each_chunk([&](const auto& view, auto q, int first, Pages pages) {
+      score<q()>(view, queries_ + first, pages, scores_of(first, pages), stride_);
+    }, [&](int page) { return view_.keys(page); });
     if (count_ <= kTileQueries / 2) ask_for(view_.values(whole_.pages().begin), view_.kv.head_dim() * kPageTokens);
     float factors[kMaxQueries];
     for (int i = 0; i < count_; ++i) {
@@ -205,25 +255,37 @@ class Crowd {
       factors[i] = soften(view_, scores_of(i, pages), queries_[i], pages);
       std::fill(queries_[i].out, queries_[i].out + view_.kv.head_dim(), 0.0f);
     }
-    each_tile([&](auto q, int first, Pages pages) {
-      blend<q()>(view_, queries_ + first, reach_of(first, q()), pages, scores_of(first, pages), stride_);
-    });
+    each_chunk([&](const auto& view, auto q, int first, Pages pages) {
+      blend<q()>(view, queries_ + first, reach_of(first, q()), pages, scores_of(first, pages), stride_);
+    }, [&](int page) { return view_.values(page); });
     for (int i = 0; i < count_; ++i)
       for (int d = 0; d < view_.kv.head_dim(); d += 16)
         simd::store(queries_[i].out + d, simd::load(queries_[i].out + d) * simd::splat(factors[i]));
   }
 
  private:
-  // run(size of the tile, its first query, pages): a few pages for every tile that reaches them, then the next ones.
-  template <class Run>
-  void each_tile(Run run) {
+  // run(view, size of the tile, its first query, pages). Of several tiles each that reaches them gets a few pages, made
+  // floats once for all of them from `part(page)`, then the next ones.
+  template <class Run, class Part>
+  void each_chunk(Run run, Part part) {
     const Pages all = whole_.pages();
-    for (int page = all.begin; page < all.end; page += kPagesAtOnce)
-      for (int first = 0; first < count_; first += kTileQueries) {
-        const Pages reached = reach_of(first, tile_count(first)).pages();
-        const Pages pages{std::max(page, reached.begin), std::min(page + kPagesAtOnce, reached.end)};
-        if (pages.count() > 0) with_count(tile_count(first), [&](auto q) { run(q, first, pages); });
-      }
+    if (count_ <= kTileQueries) return each_tile(all, [&](auto q, int first, Pages pages) { run(view_, q, first, pages); });
+    WideView<Value> wide(view_);
+    for (int page = all.begin; page < all.end; page += kPagesAtOnce) {
+      const Pages chunk{page, std::min(page + kPagesAtOnce, all.end)};
+      wide.widen(chunk, part, wide_);
+      each_tile(chunk, [&](auto q, int first, Pages pages) { run(wide, q, first, pages); });
+    }
+  }
+
+  // run(size of the tile, its first query, pages): every tile that reaches pages of the chunk
+  template <class Run>
+  void each_tile(Pages chunk, Run run) {
+    for (int first = 0; first < count_; first += kTileQueries) {
+      const Pages reached = reach_of(first, tile_count(first)).pages();
+      const Pages pages{std::max(chunk.begin, reached.begin), std::min(chunk.end, reached.end)};
+      if (pages.count() > 0) with_count(tile_count(first), [&](auto q) { run(q, first, pages); });
+    }
   }
 
   int tile_count(int first) const { return std::min(kTileQueries, count_ - first); }
@@ -242,14 +304,14 @@ class Crowd {
   const PageView<Value>& view_;
   const Query* const queries_;
   const int count_;
-  float* const scores_;
+  float *const scores_, *const wide_;
   const size_t stride_;
   const Reach whole_;
 };
 
 // At most kMaxQueries queries of one KV head over pages of either format. pages: the sequence's page table
 inline void attend(const KvPages& kv, const int32_t* pages, int layer, int head, const Query* queries, int count,
-                   float* scores, size_t stride) {
-  if (kv.is_int8()) Crowd(PageView<int8_t>{kv, pages, layer, head}, queries, count, scores, stride).attend();
-  else Crowd(PageView<uint16_t>{kv, pages, layer, head}, queries, count, scores, stride).attend();
+                   AttentionScratch& scratch) {
+  if (kv.is_int8()) Crowd(PageView<int8_t>{kv, pages, layer, head}, queries, count, scratch).attend();
+  else Crowd(PageView<uint16_t>{kv, pages, layer, head}, queries, count, scratch).attend();
 }

@@ -111,7 +111,7 @@ void Decoder::reserve(const sm_batch& batch) {
   max_tokens_ = size_t(longest + kPageTokens - 1) / kPageTokens * kPageTokens;
   const int tiles = int(kScoreBytes / (sizeof(float) * kTileQueries * max_tokens_));
   max_queries_ = kTileQueries * std::clamp(tiles, 1, kMaxTiles);
-  for (Scratch& scratch : scratch_) scratch.scores.reserve(max_queries_ * max_tokens_);
+  for (Scratch& scratch : scratch_) scratch.attention.reserve(max_queries_, max_tokens_, shape_.head_dim);
   norms_alone_ = attends_alone_ = false;
 }
 
@@ -311,7 +311,7 @@ void Decoder::attend(int index, int head, int begin, int end, int thread) {
                         attended_.data() + row * attended_width() + query_head * head_dim,
                         window == 0 ? 0 : std::max(0, tokens - window), tokens};
     if (count < max_queries_ && at + 1 < (end - begin) * group) continue;
-    ::attend(kv_, pages, index, head, queries, count, scratch_[thread].scores.data(), max_tokens_);
+    ::attend(kv_, pages, index, head, queries, count, scratch_[thread].attention);
     count = 0;
   }
   const int groups = group * head_dim / kGroup;

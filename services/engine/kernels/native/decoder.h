@@ -66,7 +66,7 @@ class Decoder {
   };
   class Clock;
   struct Scratch {
-    Buffer<float> scores;  // of attention
+    AttentionScratch attention;
     Buffer<float> normed;  // as normed_ and hidden_, where each thread makes all rows for itself
     Activations hidden;
     MatmulScratch matmul;

@@ -135,12 +135,13 @@ int32_t sm_attend(const float* q, const float* k, const float* v, int32_t num_ro
                v + size_t(at) * head_dim);
     }
     const size_t stride = size_t(end + kPageTokens - 1) / kPageTokens * kPageTokens;
-    Buffer<float> scratch(stride);
+    AttentionScratch scratch;
+    scratch.reserve(1, stride, head_dim);
     for (int at = 0; at < num_rows * num_heads; ++at) {
       const int head = at % num_heads / (num_heads / num_kv_heads), tokens = end - num_rows + at / num_heads + 1;
       const int first = window == 0 ? 0 : std::max(0, tokens - window);
       const Query query{q + size_t(at) * head_dim, out + size_t(at) * head_dim, first, tokens};
-      attend(kv, pages, 0, head, &query, 1, scratch.data(), stride);
+      attend(kv, pages, 0, head, &query, 1, scratch);
     }
   });
 }
