@@ -74,6 +74,7 @@ class Answerer:
             model.tokenizer.all_token_bytes, model.tokenizer.special_ids, frozenset(model.config.eos_token_ids)
         )
         self._compiler = ConstraintCompiler(model.tokenizer, self.vocab_size, config.constraint)
+        self._core = self._make_core()  # for all answers, as in the service: it learns what steps cost
 
     @property
     def vocab_size(self) -> int:
@@ -101,7 +102,7 @@ class Answerer:
         if ending is not None:
             account = Finished(ending, sequence.num_prompt, sequence.num_output, 0, ())
             return Answer(self._text(sequence.tokens[sequence.num_prompt :]), 0.0, account)
-        core = self._core()
+        core = self._core
         core.add(sequence)
         started_s: float | None = None
         while True:
@@ -113,7 +114,7 @@ class Answerer:
                 text = self._text(sequence.tokens[sequence.num_prompt :])
                 return Answer(text, time.perf_counter() - started_s, ended[0])
 
-    def _core(self) -> EngineCore:
+    def _make_core(self) -> EngineCore:
         limits = CoreLimits(
             num_pages=self._model.num_pages, max_running=1, prefill_chunk_size=512, stage_sample_interval=999
         )

@@ -11,6 +11,10 @@ FORGETTING = 0.93
 PRIOR_WEIGHT = 2.0
 SPEED_RATE, SHAPE_RATE = 0.2, 0.04
 EXACT_ROWS, ROW_STEP = 32, 8
+MIN_MEASURED = 3
+"""Steps of as many rows from which on their cost says something of more rows."""
+MIN_GROWTH = 0.02
+"""Of the cost, for each further row; what looks like less is noise."""
 MIN_GAIN = 1.03
 """Guesses must promise so much more throughput; below that they are not worth their risk."""
 MIN_SECONDS = 1e-9
@@ -46,12 +50,17 @@ class StepCost:
         self._num_measured: dict[int, int] = {}
 
     def of(self, num_rows: int) -> float:
-        """For a number of rows never measured, by the nearest one that was."""
+        """For a number of rows never measured, by the nearest one that was; beyond all of them also by how the cost
+        grew so far, where that is less: kernels differ in how cheap further rows are, and what is tried is measured."""
         bucket = _bucket(num_rows)
         if (known := self._shape.get(bucket)) is not None:
             return known
         nearest = min(self._shape, key=lambda rows: (abs(rows - bucket), rows), default=1)
-        return self._shape.get(nearest, 1.0) * _prior_cost(bucket) / _prior_cost(nearest)
+        cost = self._shape.get(nearest, 1.0) * _prior_cost(bucket) / _prior_cost(nearest)
+        if nearest < bucket and self._num_measured.get(nearest, 0) >= MIN_MEASURED and 1 in self._shape:
+            growth = (self._shape[nearest] - self._shape[1]) / (nearest - 1) if nearest > 1 else cost
+            cost = min(cost, self._shape[nearest] + max(growth, MIN_GROWTH) * (bucket - nearest))
+        return cost
 
     def seconds(self, num_rows: int) -> float:
         """At the machine's present speed; 0 while nothing has been measured."""

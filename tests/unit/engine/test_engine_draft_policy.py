@@ -95,3 +95,16 @@ def test_a_number_of_rows_never_measured_is_judged_by_the_nearest() -> None:
         cost.measured(4, 0.008)
     assert cost.of(5) / cost.of(1) > 1.7
     assert cost.of(40) > cost.of(20) > cost.of(8)
+
+
+def test_more_rows_than_ever_measured_are_tried_where_rows_were_cheap_so_far() -> None:
+    cost = StepCost()
+    for _ in range(50):
+        cost.measured(1, 0.004)
+        cost.measured(5, 0.0044)
+    assert cost.of(8) / cost.of(1) < 1.3
+    assert 16 in draft_lengths([[0.99] * 16], 1, cost.of)
+    for _ in range(50):
+        cost.measured(1, 0.004)
+        cost.measured(8, 0.009)
+    assert cost.of(8) / cost.of(1) > 2, "what was tried was measured"
