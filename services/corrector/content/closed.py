@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 
+from services.corrector.content.asserted import asserted, told_as_choice
 from services.corrector.content.evidence import Source
 from services.corrector.content.fields import Field
 from services.corrector.content.judgement import LIKELY, SURE, Judgement
 from services.corrector.content.labels import SAME, occurrences
+from services.corrector.content.lines import own_lines
 from services.corrector.form.units import CURRENCIES
 from services.corrector.proposals import ABSENT, Proposal
 
-_CLAUSE = re.compile(r"[,.;!?，。；！？\n]|\bbut\b|但")
-_NEGATED = re.compile(
-    r"\b(?:not|no|non|without|never|neither|nor|none|false|cannot|outstanding|unpaid|overdue|pending|forbidden|"
-    r"prohibited|excluded|excluding|refused|denied|un\w+able)\b|n't\b|\bnon-|不|未|无|没|非|否|免|禁止|拒绝",
+_STATE = re.compile(
+    r"(?:ed|paid|sent|open|done|active|ready|pending|en)$|[已未待]|^(?:通过|合格|不合格|完成|取消|批准|拒绝|同意)$",
     re.IGNORECASE,
 )
-_UNSURE = re.compile(
-    r"\b(?:whether|if|unless|only|except|provided|maybe|perhaps|may be|might|unclear|unknown|unsure)\b|是否|可能|"
-    r"如果|若|仅|只|除非|除了|但|不确定|待定|\?|？",
-    re.IGNORECASE,
-)
-
-
-_ANSWER = re.compile(r"\s*[:：]\s*(yes|true|y|no|false|n|是|有|否|无)\s*(?:[,.;，。；\n]|$)", re.IGNORECASE)
-"""Behind the label of a form."""
-_YES = frozenset({"yes", "true", "y", "是", "有"})
+"""A choice that says what has become of something."""
+_CURRENCY = re.compile(r"euros?|dollars?|us dollars|pounds|yen|美元|欧元|英镑|日元|人民币")
 
 
 def judge_choice(known: Field, source: Source, found: Judgement) -> None:
     options = [option for option in known.shape.enum or () if isinstance(option, str) and option]
-    told = [option for option in options if _tells(source, option)]
+    said = _under_own_label(known, options, source)
+    tellings = {option: _tellings(known, source, option) for option in options} if said is None else {said: {True}}
+    told = [option for option, each in tellings.items() if True in each]
+    is_open = any(each - {True, False} for each in tellings.values())
     if known.value is None or told == [known.value]:
         found.confirm(known)
     elif known.value in told:
         found.doubt(known.pointer, "the source has several of the choices")
-    elif len(told) == 1:
+    elif len(told) == 1 and not is_open:
         is_word = told[0].islower() and told[0].isascii() and len(told[0]) < 5
         found.proposals.append(
             Proposal(
@@ -51,10 +45,27 @@ def judge_choice(known: Field, source: Source, found: Judgement) -> None:
         found.doubt(known.pointer, "the source names no choice" if not told else "the source names several choices")
 
 
-def _tells(source: Source, option: str) -> bool:
-    if source.find(option) or source.find(option.replace("_", " ").replace("-", " ")):
-        return True
-    return any(m.currency and CURRENCIES.get(m.currency.lower()) == option for m in source.mentions)
+def _under_own_label(known: Field, options: list[str], source: Source) -> str | None:
+    """The choice that a form states under the field's own label."""
+    line = own_lines([known], source).get(known)
+    text = source.text[slice(*line.span)].strip(" .").casefold() if line else ""
+    return next((option for option in options if text and text in _wordings(option)), None)
+
+
+def _wordings(option: str) -> set[str]:
+    return {option.casefold(), option.replace("_", " ").replace("-", " ").casefold()}
+
+
+def _tellings(known: Field, source: Source, option: str) -> set[bool | None]:
+    """What each place that has a choice says of it."""
+    is_state = _STATE.search(option) is not None
+    spans = {span for wording in _wordings(option) for span in source.find(wording)}
+    told = {told_as_choice(source, span, known.labels, is_state=is_state) for span in spans}
+    if any(CURRENCIES.get(word) == option for word in _CURRENCY.findall(source.lowered)):
+        told.add(True)
+    if any(m.currency and CURRENCIES.get(m.currency.lower()) == option for m in source.mentions):
+        told.add(True)
+    return told
 
 
 def judge_boolean(known: Field, source: Source, found: Judgement) -> None:
@@ -72,15 +83,6 @@ def judge_boolean(known: Field, source: Source, found: Judgement) -> None:
 
 
 def _told_truths(known: Field, source: Source) -> set[bool | None]:
-    """What the clauses that have the field's own words say of it; None among them where one leaves it open."""
+    """What the places that have the field's own words say of it; None among them where one leaves it open."""
     own = [label for label in known.labels if label.distance <= SAME]
-    ends = [0, *(match.end() for match in _CLAUSE.finditer(source.text)), len(source.text) + 1]
-    told: set[bool | None] = set()
-    for start, end, _ in occurrences(own, source.lowered):
-        at = bisect_right(ends, start)
-        clause = source.text[ends[at - 1] : max(ends[at], end)]
-        if (said := _ANSWER.match(source.text, end)) is not None:
-            told.add(said[1].lower() in _YES)
-            continue
-        told.add(None if _UNSURE.search(clause) else not _NEGATED.search(clause))
-    return told
+    return {asserted(source, (start, end)) for start, end, _ in occurrences(own, source.lowered)}

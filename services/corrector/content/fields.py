@@ -10,7 +10,8 @@ from enum import Enum
 from typing import Any
 
 from services.corrector.content.asides import is_of_others
-from services.corrector.content.labels import Label, heads, labels
+from services.corrector.content.heads import heads
+from services.corrector.content.labels import Label, labels
 from services.corrector.content.mentions import Kind, Mention
 from services.corrector.content.roles import Role, role_of
 from services.corrector.form.shape import Shape, Shapes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from services.corrector.content.evidence import Place, Source, Span
 from services.corrector.content.fields import Field, Sort
-from services.corrector.content.labels import normal_head, spellings
+from services.corrector.content.heads import normal_head, spellings
 from services.corrector.content.mentions import Kind, Mention
 from services.corrector.proposals import ABSENT
 

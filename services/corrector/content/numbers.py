@@ -162,7 +162,7 @@ def _placed(source: str, start: int, end: int, value: Decimal | None) -> Run:
     elif value is not None and (closed := _CLOSED.match(source, end)):
         if opened := _OPENED.search(before):
             value, start, end = -value, start - len(before[opened.start() :].lstrip(":：|\t\n ")), closed.end()
-        elif _BARE.search(before) and value.as_tuple().exponent != 0:
+        elif _BARE.search(before) and not currency and value.as_tuple().exponent != 0:
             value = None
     return Run(start, end, value, unit[1].lower() if unit else "", currency[1] if currency else "")
 

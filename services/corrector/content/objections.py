@@ -8,7 +8,8 @@ from functools import cached_property
 
 from services.corrector.content.evidence import Source, Span
 from services.corrector.content.fields import Field, Sort
-from services.corrector.content.labels import SAME, is_own_head, names_field, occurrences
+from services.corrector.content.heads import is_own_head, names_field
+from services.corrector.content.labels import SAME, occurrences
 from services.corrector.content.lines import blank_heads, lines
 from services.corrector.content.lookalikes import persons
 from services.corrector.content.mentions import Kind

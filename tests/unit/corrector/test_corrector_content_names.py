@@ -69,6 +69,48 @@ def test_an_item_told_in_other_words_keeps_a_list_from_being_certain() -> None:
     assert not findings(value, schema, source).settles_all
 
 
+TABLE = (
+    "|Item |Qty|Price|\n|---|---|---|\n| fuse box | 25 | 38.50 |\n| work bench | 8 | 1,170.00 |\n| lamp | 3 | 20.00 |"
+)
+PRICED = [("fuse box", 25, 38.5), ("work bench", 8, 1170), ("lamp", 3, 20)]
+写明 = [("打印纸", 20, 18), ("墨盒", 5, 120), ("文件夹", 40, 6)]
+
+
+@pytest.mark.parametrize(
+    ("source", "items"),
+    [
+        (TABLE, PRICED),
+        (
+            "Item        Qty   Price\nfuse box    25    38.50\nwork bench   8    1,170.00\nlamp         3    20.00\n",
+            PRICED,
+        ),
+        ("- 25 x fuse box at 38.50 EUR\n- 8 x work bench at 1,170.00 EUR\n- 3 x lamp at 20.00 EUR", PRICED),
+        ("打印纸20包、单价18元；墨盒5个、单价120元；文件夹40个、单价6元。", 写明),
+        ("打印纸20包（单价18元）、墨盒5个（单价120元）和文件夹40个（单价6元）。", 写明),
+    ],
+)
+def test_a_list_that_lacks_an_item_is_completed_or_left_open(source: str, items: list[tuple[str, int, float]]) -> None:
+    item = closed(item=TEXT, qty=WHOLE, price={"type": "number"})
+    schema = closed(lines={"type": "array", "items": item})
+    truth = [dict(zip(("item", "qty", "price"), one, strict=True)) for one in items]
+    assert proposed(findings({"lines": truth}, schema, source)) == {}
+    for kept in ([1, 2], [0, 2], [0, 1], [0], [1], [2]):
+        found = findings({"lines": [truth[at] for at in kept]}, schema, source)
+        assert proposed(found) in ({}, {"/lines": truth})
+        assert proposed(found) or not found.settles_all
+
+
+@pytest.mark.parametrize(
+    "told", ["Cancelled: 2 x chair at 40.00 EUR. Order: ", "Last time: 2 x chair at 40.00 EUR. Order: "]
+)
+def test_an_item_of_another_order_is_not_added(told: str) -> None:
+    item = closed(item=TEXT, qty=WHOLE, price={"type": "number"})
+    value = {"lines": [{"item": "desk", "qty": 3, "price": 80}, {"item": "lamp", "qty": 1, "price": 20}]}
+    source = f"{told}3 x desk at 80.00 EUR; 1 x lamp at 20.00 EUR."
+    found = findings(value, closed(lines={"type": "array", "items": item}), source)
+    assert proposed(found) == {}
+
+
 def test_a_meeting_that_is_the_next_one_keeps_its_day() -> None:
     value = {"date": "2023-11-08", "next_meeting": "2024-01-18"}
     source = "The meeting took place on 8 Nov 2023 in Cork. The next meeting is on 2024-01-18."
