@@ -230,6 +230,6 @@ simd::Floats Decoder::head_block(int block, int slot, int thread) {
     rows.prepare(hidden_.floats, slot, 1, head.groups());
     floats::multiply_nibbles<1, 1>(head, block, rows, 0, &out);
   } else if (head.takes_floats()) floats::Int8::multiply<1, 1>(head, block, hidden_.floats, slot, &out);
-  else multiply_tile<1>(head, block, nullptr, hidden_, slot, 1, Ahead{head.block(block, 0), 0}, &out);
+  else multiply_tile<1>(head, block, hidden_, slot, 1, Slice{head.block(block, 0), 0}, &out);
   return out;
 }

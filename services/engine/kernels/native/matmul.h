@@ -8,17 +8,24 @@
 #include "matmul_float.h"
 #include "matmul_quantized.h"
 
-// Row block `index` for `count` rows of activations from `row` on, the first of a tile; count ≤ kTileRows. `panel` is the
-// unpacked block, or null.
-template <int M = simd::kTileRows>
-inline void multiply_tile(const PackedMatrix& w, int index, const Panel* panel, const Activations& x, int row, int count,
-                          Ahead ahead, simd::Floats* out) {
+// Row block `index` for `count` rows of activations from `row` on, the first of a tile; count ≤ kTileRows.
+template <int M = simd::kTileRows, class Ahead>
+inline void multiply_tile(const PackedMatrix& w, int index, const Activations& x, int row, int count, Ahead ahead,
+                          simd::Floats* out) {
   if constexpr (M > 1) {
-    if (count < M) return multiply_tile<M - 1>(w, index, panel, x, row, count, ahead, out);
+    if (count < M) return multiply_tile<M - 1>(w, index, x, row, count, ahead, out);
   }
-  if (panel != nullptr) multiply_int4<M>(*panel, x, row, ahead, out);
-  else if (w.is_int4()) multiply_int4<M>(w, index, x, row, ahead, out);
+  if (w.is_int4()) multiply_int4<M>(w, index, x, row, ahead, out);
   else multiply_int8<M>(w, index, x, row, ahead, out);
+}
+
+// The same for a block that was unpacked.
+template <int M = simd::kTileRows>
+inline void multiply_tile(const Panel& panel, const Activations& x, int row, int count, Slice ahead, simd::Floats* out) {
+  if constexpr (M > 1) {
+    if (count < M) return multiply_tile<M - 1>(panel, x, row, count, ahead, out);
+  }
+  multiply_int4<M>(panel, x, row, ahead, out);
 }
 
 // One tile reads the weights at the speed of memory. Several multiply a block that is in the cache by then: each asks for
@@ -31,12 +38,13 @@ class Readahead {
         next_(w.block(index + kBlocks, 0)),
         size_(w.block_bytes()),
         row_bytes_(w.groups() * size_),
-        streams_(num_tiles == 1),
         part_((size_ + num_tiles * 64 - 1) / (num_tiles * 64) * 64) {}
 
+  // For the b-th block.
+  Stream stream(int b) const { return {block_ + b * row_bytes_, size_}; }
+
   // For the b-th block and a tile.
-  Ahead of(int b, int tile) const {
-    if (streams_) return {block_ + b * row_bytes_ + kPrefetchBytes, size_};
+  Slice part(int b, int tile) const {
     const size_t groups = row_bytes_ / size_, done = tile * groups * part_;
     return {next_ + b * row_bytes_ + done, done < row_bytes_ ? part_ : 0};
   }
@@ -44,7 +52,6 @@ class Readahead {
  private:
   const uint8_t *block_, *next_;
   size_t size_, row_bytes_;
-  bool streams_;
   size_t part_;  // bytes for each group
 };
 
@@ -63,15 +70,19 @@ inline void multiply_blocks(const PackedMatrix& w, int index, const Activations&
                             Emit emit) {
   constexpr int kTile = simd::kTileRows;
   const bool unpacks = num_rows > kUnpackedTiles * kTile && w.is_int4();
-  const Readahead<kBlocks> ahead(w, kBlocks * index, (num_rows + kTile - 1) / kTile);
+  const int num_tiles = (num_rows + kTile - 1) / kTile;
+  const Readahead<kBlocks> ahead(w, kBlocks * index, num_tiles);
   if (unpacks)
     for (int b = 0; b < kBlocks; ++b) scratch.panels[b].unpack(w, kBlocks * index + b);
   simd::Floats tile[kBlocks][kTile], out[kBlocks];
   for (int row = 0; row < num_rows; row += kTile) {
     const int count = std::min(kTile, num_rows - row);
-    for (int b = 0; b < kBlocks; ++b)
-      multiply_tile(w, kBlocks * index + b, unpacks ? &scratch.panels[b] : nullptr, x, row, count,
-                    ahead.of(b, row / kTile), tile[b]);
+    for (int b = 0; b < kBlocks; ++b) {
+      const int block = kBlocks * index + b;
+      if (unpacks) multiply_tile(scratch.panels[b], x, row, count, ahead.part(b, row / kTile), tile[b]);
+      else if (num_tiles == 1) multiply_tile(w, block, x, row, count, ahead.stream(b), tile[b]);
+      else multiply_tile(w, block, x, row, count, ahead.part(b, row / kTile), tile[b]);
+    }
     for (int m = 0; m < count; ++m) {
       for (int b = 0; b < kBlocks; ++b) out[b] = tile[b][m];
       emit(row + m, out);

@@ -8,17 +8,33 @@
 #include "activations.h"
 #include "panel.h"
 
-// Far enough ahead that memory answers in time when a single row reads the weights once.
-constexpr size_t kPrefetchBytes = 3072;
+// Weights that are read once in a step come from memory: they are asked for long before, and once more when they are
+// about to be wanted in the first-level cache.
+constexpr size_t kFarBytes = 16384, kPrefetchBytes = 3072;
 
 inline void prefetch_ahead(const uint8_t* block, size_t num_bytes) {
-  for (size_t at = 0; at < num_bytes; at += 64) simd::prefetch(block + kPrefetchBytes + at);
+  for (size_t at = 0; at < num_bytes; at += 64) {
+    simd::prefetch_far(block + kFarBytes + at);
+    simd::prefetch(block + kPrefetchBytes + at);
+  }
 }
 
-// Weights that are wanted next, asked for a few lines at a time while others are multiplied.
-struct Ahead {
+// Weights that are wanted next are asked for a few lines at a time while others are multiplied: those behind them, where
+// they are read at the speed of memory;
+struct Stream {
   const uint8_t* at;
   size_t num_bytes;  // for each group
+
+  void next() {
+    prefetch_ahead(at, num_bytes);
+    at += num_bytes;
+  }
+};
+
+// or a part of other ones.
+struct Slice {
+  const uint8_t* at;
+  size_t num_bytes;
 
   void next() {
     for (size_t line = 0; line < num_bytes; line += 64) simd::prefetch(at + line);
@@ -67,7 +83,7 @@ inline void add_group(const simd::NibbleDots<M>& dots, simd::Floats scale, simd:
   }
 }
 
-template <int M>
+template <int M, class Ahead>
 [[gnu::noinline]] void multiply_int4(const PackedMatrix& w, int index, const Activations& x, int row, Ahead ahead,
                                      simd::Floats* result) {
   simd::Floats out[M];
@@ -93,7 +109,7 @@ template <int M>
 }
 
 template <int M>
-[[gnu::noinline]] void multiply_int4(const Panel& panel, const Activations& x, int row, Ahead ahead,
+[[gnu::noinline]] void multiply_int4(const Panel& panel, const Activations& x, int row, Slice ahead,
                                      simd::Floats* result) {
   simd::Floats out[M];
 #pragma GCC unroll 8
@@ -112,7 +128,7 @@ template <int M>
   for (int m = 0; m < M; ++m) result[m] = out[m];
 }
 
-template <int M>
+template <int M, class Ahead>
 [[gnu::noinline]] void multiply_int8(const PackedMatrix& w, int index, const Activations& x, int row, Ahead ahead,
                                      simd::Floats* result) {
   simd::Floats out[M];

@@ -254,5 +254,6 @@ struct ByteDots {
 
 inline void pause() { _mm_pause(); }
 inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+inline void prefetch_far(const void*) {}  // not found to pay on processors of this form
 
 }  // namespace simd

@@ -171,4 +171,7 @@ struct ByteDots {
 inline void pause() { _mm_pause(); }
 inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
+// Into the second-level cache, which has more requests under way than the first.
+inline void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
+
 }  // namespace simd
