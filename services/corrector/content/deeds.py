@@ -45,9 +45,10 @@ _DEEDS = (
     _deed(_SELLER, before=rf"\b(?:{_BUY})\s(?:[\w ]{{1,40}}\s)?from"),
     _deed(_SELLER, before="向", after=_ZH_BUY),
     _deed(_SELLER, after=rf"(?:hereby |has |have |will )?(?:{_SELL})\b"),
-    _deed(_LANDLORD, after=r"(?:hereby )?(?:lets|leases|rents)\s(?:out\s|the\s|an?\s)"),
+    _deed(_LANDLORD, after=r"(?:hereby )?(?:lets\s|(?:leases|rents)\s(?:out\s|(?:[\w ]{1,40}\s)to\s))"),
     _deed(_LANDLORD, before="向", after=_ZH_RENT),
     _deed(_TENANT, after=rf"{_UP_TO}向[^，。；\n]{{2,24}}?(?:{_ZH_RENT})"),
+    _deed(_TENANT, after=r"(?:has |have |will )?rent(?:s|ed)?\s(?:the|an?|this|our)\s(?![\w ]{1,40}\sto\s)"),
     _deed(_TENANT, before=r"\b(?:lets|leases|rents)\s(?:[\w ]{1,40}\s)?to"),
     _deed(_SENDER, after=rf"{_UP_TO}向[^，。；\n]{{2,24}}?(?:{_ZH_SEND})"),
     _deed(_SENDER, before=r"\b(?:picked up|collected|collects|picks up)\s(?:[\w ]{1,40}\s)?from"),
@@ -64,13 +65,20 @@ DEED = 2
 
 def does(labels: tuple[Label, ...], before: str, after: str) -> bool:
     """Whether what stands before and after a name says that it is one that such a field names."""
-    own = {label.word for label in labels}
-    for deed in _DEEDS:
-        if own.isdisjoint(deed.words):
-            continue
-        if deed.before is not None and not deed.before.search(before):
-            continue
-        if deed.after is not None and not deed.after.match(after):
-            continue
-        return True
-    return False
+    return any(_is_own(deed, labels) and _fits(deed, before, after) for deed in _DEEDS)
+
+
+def does_otherwise(labels: tuple[Label, ...], before: str, after: str) -> bool:
+    """Whether what stands before and after a name says only that it is one that other fields name."""
+    fitting = [deed for deed in _DEEDS if _fits(deed, before, after)]
+    return bool(fitting) and not any(_is_own(deed, labels) for deed in fitting)
+
+
+def _is_own(deed: Deed, labels: tuple[Label, ...]) -> bool:
+    return any(label.word in deed.words for label in labels)
+
+
+def _fits(deed: Deed, before: str, after: str) -> bool:
+    if deed.before is not None and not deed.before.search(before):
+        return False
+    return deed.after is None or deed.after.match(after) is not None

@@ -28,6 +28,7 @@ ROLE = 12
 """How far the look of a place counts as a word that speaks of it."""
 UNIT = 14
 COUNTED = frozenset("pcs pieces units boxes sets pairs packs cartons crates parcels items".split())  # noqa: SIM905
+_COUNTED_BY = COUNTED | {"day", "days", "night", "nights", "hour", "hours", "小时", "个月", *"天晚件箱间人台个套年"}
 MEASURES = tuple("个件台套箱盒份只支条双把张瓶袋包辆部块卷根")
 MARGIN = 4
 """By how much the nearest must be nearer than the next."""
@@ -251,6 +252,7 @@ def _gaps(source: Source, wanted: Sequence[Field], places: dict[Field, list[Plac
             found = [
                 gap + distance
                 for start, end, distance in words
+                if not _only_counts(known, source, (start, end), place.span)
                 if (gap := source.gap((start, end), place.span, direct=direct)) is not None
             ]
             looks = _looks(source, known, place.span)
@@ -287,6 +289,13 @@ def _stretch(source: Source, wanted: Sequence[Field]) -> dict[Field, Span]:
         return {}
     [(one, other)] = found
     return {first[0]: (one.start, one.end), last[0]: (other.start, other.end)}
+
+
+def _only_counts(known: Field, source: Source, word: Span, place: Span) -> bool:
+    """Whether a word behind a number only says what is counted, and is not the field's own: 5 days, 12件."""
+    said = source.lowered[slice(*word)]
+    is_counted = known.sort is Sort.NUMBER and said in _COUNTED_BY and 0 <= word[0] - place[1] <= 1
+    return is_counted and said not in known.about.split()
 
 
 def _looks(source: Source, known: Field, span: Span) -> list[int]:

@@ -17,7 +17,7 @@ _HEAD_TAIL = re.compile(
     r"(?:名称|姓名|名|日期|日|时间|编号|号码|号|金额|额|人|方|为|是)$"
 )
 """Behind the word of a label that says what it is."""
-_CONTACT = re.compile(r"contact|reach|questions|联系|咨询")
+_CONTACT = re.compile(r"(?:your |our )?contact(?: person| details)?|reach us|questions\??|联系人?|联系方式|咨询")
 _HEAD_WORDS: dict[str, set[str]] = {}
 for _names in (
     "number no no. nr # id",
@@ -74,7 +74,7 @@ def names_field(head: str, heads: Sequence[str], own: Sequence[Label], *, is_con
     bare = _HEAD_TAIL.sub("", main).strip()
     if not bare or is_generic(bare):
         return True
-    if is_contact and _CONTACT.search(bare):
+    if is_contact and _CONTACT.fullmatch(head):
         return True
     return any(
         match.end() == len(text)

@@ -19,6 +19,8 @@ class Judgement:
     confirmed: set[Field] = field(default_factory=set)
     claimed: dict[Span, Field] = field(default_factory=dict)
     """Places that belong to confirmed or corrected fields."""
+    contradicted: set[Field] = field(default_factory=set)
+    """Fields with another value than the source has under their own label."""
     proposals: list[Proposal] = field(default_factory=list)
     doubts: list[Doubt] = field(default_factory=list)
     speaks_against: Callable[[Field, Span], bool] = lambda known, span: False
@@ -30,6 +32,8 @@ class Judgement:
 
     def confirm(self, known: Field, span: Span | None = None) -> bool:
         """Whether it could be: nothing speaks against the place."""
+        if known in self.contradicted:
+            return False
         if span is not None:
             if self.speaks_against(known, span):
                 return False

@@ -34,6 +34,8 @@ _SAYS_NOTHING = re.compile(
     re.IGNORECASE,
 )
 """What stands in a form where nothing is told."""
+_MARK = re.compile(r"[,，、(（]")
+"""Behind a code in a line: more is said of it, or something else."""
 _CODE = re.compile(r"[^\W_](?:[\w\-/.#]*[^\W_])?")
 
 
@@ -117,7 +119,10 @@ def said(known: Field, line: Line, source: Source) -> Place | None:
         fitting = [m for m in within if known.value_of(m) is not ABSENT]
         return _place(fitting[0], known) if len(fitting) == 1 and fitting[0].text == text else None
     bare = text.rstrip(".")
-    if known.sort is Sort.CODE and _CODE.fullmatch(bare):
+    if known.sort is Sort.CODE:
+        bare = _MARK.split(bare, maxsplit=1)[0].rstrip()
+        if not bare or not (_CODE.fullmatch(bare) or (line.is_ended and bare == text.rstrip("."))):
+            return None
         return Place((line.span[0], line.span[0] + len(bare)), bare) if known.shape.accepts(bare) else None
     return Place(line.span, text) if line.is_ended and known.shape.accepts(text) else None
 

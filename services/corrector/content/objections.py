@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+from services.corrector.content.deeds import does_otherwise
 from services.corrector.content.evidence import Source, Span
 from services.corrector.content.fields import Field, Sort
 from services.corrector.content.heads import is_own_head, names_field
@@ -29,7 +30,8 @@ _WORDS_FOR = {
     Sort.EMAIL: [group for group in THINGS if "contact" not in group],
 }
 _CONDITION = re.compile(
-    r"(?:\b(?:if|unless|should|in case|provided)\b|如果|假如|倘若|若(?!干)|如(?=[需不未超遇有])|一旦)[^,，;；]{0,60}$",
+    r"(?:\b(?:if|unless|should|in case|provided)\b|如果|假如|倘若|若(?!干)|如(?=[需不未超遇有])|一旦)"
+    r"(?:[^,，;；]{0,60}|[^,，;；]{0,40}\d[^,，;；]{0,20}[,，][^,，;；]{0,24})$",
     re.I,
 )
 _LIMIT = re.compile(
@@ -61,9 +63,13 @@ class Objections:
             or self._is_under_other_label(known, span)
             or self._is_left_blank(known)
             or self._introduces_another(known, span)
+            or self._is_introduced_otherwise(known, span)
             or self._is_beside_other_word(known, span)
             or (known.sort in _MEASURED and self._is_condition(known, span))
-            or (known.sort is not Sort.TEXT and (self._is_of_other_party(known, span) or self._is_of_person(span)))
+            or (
+                known.sort is not Sort.TEXT
+                and (self._is_of_other_party(known, span) or self._is_of_person(known, span))
+            )
         )
 
     @cached_property
@@ -125,6 +131,18 @@ class Objections:
                     return True
         return False
 
+    def _is_introduced_otherwise(self, known: Field, span: Span) -> bool:
+        """Whether a word for another party or its deed stands beside a name: the driver Ada, 司机赵丽娜."""
+        if known.sort is not Sort.TEXT:
+            return False
+        if does_otherwise(known.labels, *self._source.around(span)):
+            return True
+        if known.role not in (Role.PERSON, Role.COMPANY):
+            return False
+        before = self._source.lowered[max(0, span[0] - NEAR) : span[0]]
+        said = [match[0] for match in _PARTY.finditer(before) if _INTRODUCED.fullmatch(before, match.end())]
+        return bool(said) and not any(_is_akin(word, label.word) for word in said for label in known.labels)
+
     def _is_condition(self, known: Field, span: Span) -> bool:
         before, after = self._source.around(span, 64)
         if _CONDITION.search(before) or re.match(r"[^,，;；]{0,16}\b(?:if|unless)\b", after, re.I):
@@ -141,18 +159,23 @@ class Objections:
         named = {match[0] for match in _PARTY.finditer(clause.lower())}
         return bool(named) and named.isdisjoint(own)
 
-    def _is_of_person(self, span: Span) -> bool:
+    def _is_of_person(self, known: Field, span: Span) -> bool:
         """Whether it is said to be somebody's of whom the object does not know."""
         text = self._source.text
         start = max(self._source.sentence(span)[0], span[0] - 48)
-        known = [each.value for each in self._every if isinstance(each.value, str) and each.sort is Sort.TEXT]
+        named = [each.value for each in self._every if isinstance(each.value, str) and each.sort is Sort.TEXT]
+        own = {label.word for label in known.labels}
         for at, end in self._persons:
             if not (start <= at and end <= span[0]):
                 continue
             between = text[end : span[0]]
-            is_his = _HIS.match(between) or (_OF.search(text[:at]) and not re.search(r"[,，;；]", between))
+            is_his = (
+                between.strip(" :：为是") in own
+                or _HIS.match(between)
+                or (_OF.search(text[:at]) and not re.search(r"[,，;；]", between))
+            )
             name = text[at:end]
-            if is_his and not any(name in value or value in name for value in known if value):
+            if is_his and not any(name in value or value in name for value in named if value):
                 return True
         return False
 

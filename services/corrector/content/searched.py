@@ -110,6 +110,8 @@ def _judge_lines(wanted: list[Field], source: Source, found: Judgement) -> list[
         elif _may_be_told(known, place, len(own)) and _stands_within(known, place, spans, source):
             found.propose(known, place, "the source has another value under its label", SURE)
             settled.add(known)
+        elif known.sort is not Sort.TEXT:
+            found.contradicted.add(known)
     return [known for known in wanted if known not in settled]
 
 
@@ -204,12 +206,33 @@ def _eliminate(
 
 def _could_be_told(known: Field, wanted: list[Field], source: Source, found: Judgement) -> bool:
     """Whether a text would be missed if it stood in another field's place: nothing marks where a text ends."""
+    if known.sort is not Sort.TEXT and _says_another(known, source, found):
+        return False
     if known.sort in (Sort.CODE, Sort.EMAIL, Sort.PHONE):
         return True
     if known.sort in (Sort.NUMBER, Sort.DATE):
         has_words = bool(occurrences(known.labels, source.lowered))
         return has_words and not _UNREAD_DIGITS.search(source.text) and is_plain(known, (0, len(source.text)), source)
     return _is_only_name(known, wanted, source, found)
+
+
+def _is_spoken_of(known: Field, span: Span, source: Source) -> bool:
+    """Whether a number stands in a sentence with words of its field, and can be read there."""
+    start, end = source.sentence(span)
+    has_words = any(start <= at < end for at, _, _ in occurrences(known.labels, source.lowered))
+    return has_words and is_plain(known, (start, end), source)
+
+
+def _says_another(known: Field, source: Source, found: Judgement) -> bool:
+    """Whether the field's own words stand in a sentence with something else that could be its value."""
+    own = [label for label in known.labels if not label.distance]
+    for at, to, _ in occurrences(own, source.lowered):
+        start, end = source.sentence((at, to))
+        told = [m for m in source.mentions if start <= m.start < end and not found.is_claimed((m.start, m.end))]
+        values = {_key(value) for m in told if (value := known.value_of(m)) is not ABSENT}
+        if values and _key(known.value) not in values:
+            return True
+    return False
 
 
 def _is_only_name(known: Field, wanted: list[Field], source: Source, found: Judgement) -> bool:
@@ -259,7 +282,7 @@ def _judge_open(known: Field, places: list[Place], stated: list[Span], source: S
         found.doubt(known.pointer, "the source has this value, but nothing says that it belongs here")
         return
     near = [place for place in free.values() if _is_near(known, str(known.value), str(place.value))]
-    if len(near) == 1 and is_plain(known, source.sentence(near[0].span), source):
+    if len(near) == 1 and (known.sort is not Sort.NUMBER or _is_spoken_of(known, near[0].span, source)):
         sure = known.sort is not Sort.TEXT or ends_clearly(source.text, *near[0].span)
         reason = "the source has it with a character or two different"
         found.propose(known, near[0], reason, SURE if sure else LIKELY)

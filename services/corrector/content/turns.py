@@ -42,11 +42,12 @@ _ON_THE_WAY = frozenset({Role.ORIGIN, Role.DESTINATION, Role.PLACE})
 def tells_change(known: Field, span: Span, source: Source) -> bool:
     """Whether the source says beside a place that what stands there took another's place, or was replaced."""
     before, after = source.around(span, REACH)
-    if _CHANGE.search(f"{before} {after}") or _CHANGE.search(source.text[slice(*span)]):
+    told = source.text[slice(*span)]
+    if _CHANGE.search(f"{before} {after}") or _CHANGE.search(told) or re.search(_ARROW, told):
         return True
     if known.role not in _ON_THE_WAY and (_ARROW_BEFORE.search(before) or _ARROW_AFTER.match(after)):
         return True
-    if any(struck.start() <= span[0] <= struck.end() for struck in _STRUCK.finditer(source.text)):
+    if any(struck.start() <= span[1] and span[0] <= struck.end() for struck in _STRUCK.finditer(source.text)):
         return True
     return any(_is_corrected(known, marker, source) for marker in _CORRECTION.finditer(source.text))
 

@@ -76,3 +76,17 @@ def test_a_missing_value_that_only_a_speaker_introduces_is_not_sure() -> None:
     for value in ({}, {"customer": "Ada Stone"}):
         found = findings(value, closed(customer=TEXT), "Customer: Hello there\nAgent: How can I help, Ada Stone?")
         assert proposed(found) == {}
+
+
+def test_a_code_under_its_label_ends_at_a_comma() -> None:
+    schema = closed(合同编号=TEXT)
+    source = "甲方：天工机械集团，合同编号：HT-63621，若2024年3月23日前付款可优惠。"
+    found = findings({"合同编号": "HT-63621"}, schema, source)
+    assert (found.proposals, found.confirmed) == ((), ("/合同编号",))
+    assert proposed(findings({"合同编号": "HT-63627"}, schema, source)) == {"/合同编号": "HT-63621"}
+
+
+def test_a_change_told_under_a_label_is_no_value() -> None:
+    form = "维修员：张建国\n工单号：GD11121\n报障人：刘洋→周文博"
+    value = {"维修员": "张建国", "工单号": "GD11121", "报障人": "周文博"}
+    assert proposed(findings(value, closed(**dict.fromkeys(value, TEXT)), form)) == {}

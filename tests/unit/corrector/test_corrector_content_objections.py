@@ -97,6 +97,11 @@ def test_what_stands_under_another_label_is_not_the_fields(value: dict[str, Any]
         ({"quantity": 500}, "If the order exceeds 500 units, the price is 9 EUR."),
         ({"temperature": 40}, "Should the temperature reach 40 degrees, stop the pump."),
         ({"采购员": "李敏"}, "采购员王强与供应商联系人李敏确认了交期。"),
+        ({"收货人": "赵丽娜"}, "运单号：YD10082。司机赵丽娜，客户王强来电。"),
+        ({"weight_kg": 82}, "The patient is well. The target weight is 82 kg."),
+        ({"unit_price": 2087}, "If more than 62 pieces are taken, EUR 2,087 each."),
+        ({"landlord": "Ada Stone"}, "Ada Stone rents the flat from 3 May 2026."),
+        ({"email": "press@alder.com"}, "Contact for press: press@alder.com\nCustomer: Ada Stone"),
     ],
 )
 def test_the_only_value_left_is_not_taken_where_the_source_speaks_of_something_else(
@@ -105,6 +110,37 @@ def test_the_only_value_left_is_not_taken_where_the_source_speaks_of_something_e
     assert is_left_open(value, source)
     *_, name = value
     assert is_left_open({key: told for key, told in value.items() if key != name}, source, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "truth", "source"),
+    [
+        ({"月薪": 8708}, 6823, "员工：刘洋\n月薪：人民币6,823元\n同事赵丽娜月薪8,708元"),
+        ({"deposit": 95000}, 500, "Deposit: 500 EUR\nThe deposit for the garage is 95,000 EUR."),
+        (
+            {"交货日期": "2024-08-10"},
+            "2026-07-26",
+            "交货日期原为2024年4月18日，现为2026年7月26日。双方于2024年8月10日会谈。",
+        ),
+    ],
+)
+def test_a_value_is_not_settled_where_the_field_is_said_to_have_another(
+    value: dict[str, Any], truth: Value, source: str
+) -> None:
+    found = findings(value, source)
+    assert not found.confirmed
+    assert all(proposal.value == truth for proposal in found.proposals)
+
+
+@pytest.mark.parametrize("told", ["件数不详，仓库还有105件。", "Parcels are counted later; 105 items are in stock."])
+def test_what_is_counted_is_no_word_for_the_field(told: str) -> None:
+    for value in ({}, {"件数": 12}, {"num_parcels": 12}):
+        assert all(proposal.confidence < SURE for proposal in findings(value, told, {"件数": 12}).proposals)
+
+
+def test_a_tax_that_is_not_told_does_not_become_a_number_that_looks_like_it() -> None:
+    source = "Total amount 309 euros, shipping would be 42,000 euros extra."
+    assert findings({"tax": 62000, "total": 309}, source).proposals == ()
 
 
 @pytest.mark.parametrize(
