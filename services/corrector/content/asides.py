@@ -10,8 +10,9 @@ _OF_OTHERS = re.compile(
     r"than|not|unlike|similar|unrelated|other|another|next|estimated|estimate|quoted|expected|planned|draft|"
     r"down from|up from|was "
     r"changed from|average|ago|competitors?|neighbou?rs?|colleagues?|co-?workers?|target|ideal|recommended|"
+    r"for example|for instance|such as|"
     r"permitted|normal)\b"
-    r"|目标|理想|建议|标准|正常值|限[重高速]|额定|竞争对手|同行|同事|他人|别人|邻居|上周|上个月|上季度|前年|当年|往年|"
+    r"|例如|比如|目标|理想|建议|标准|正常值|限[重高速]|额定|竞争对手|同行|同事|他人|别人|邻居|上周|上个月|上季度|前年|当年|往年|"
     r"此前|之前|上次|上一|上月|去年|原(?!因|料|材|则|子)|旧|以前|曾|前一|并非|而非|不是|其他|另(?:一|有)|预计|"
     r"估计|平均",
     re.IGNORECASE,

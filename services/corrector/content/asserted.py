@@ -60,7 +60,9 @@ _OBJECT = re.compile(r"\s+(?:the|this|it|all|everything|by|on|via|with|in|[€$�
 _ENDS = re.compile(
     r"\s*(?:$|[,.;:!?)\]，。；！？）\n|、—–-])|"
     r"\s+(?:in|on|by|at|for|to|with|since|as|and|from|via|of|per|within|today|yesterday|already|now|because|so|here|"
-    r"is|are|was|were|has|have|needed|required|included|requested|available)\b|"
+    r"needed|required|included|requested|available|"
+    r"(?:is|are|was|were|has been|have been) (?:\w+ly )?(?:needed|required|included|requested|available|received|made|"
+    r"done|allowed|permitted|confirmed|given|ordered|provided|booked))\b|"
     r"[了于并且完及和与在至到]|的(?=$|[,.;，。；！\n）)])",
     re.IGNORECASE,
 )

@@ -68,6 +68,8 @@ def names_field(head: str, heads: Sequence[str], own: Sequence[Label], *, is_con
     """
     if is_own_head(head, heads):
         return True
+    if head.endswith("地址") and any(each.endswith("地址") and len(each) > 2 for each in heads):
+        return len(head) == 2  # 注册地址 is not 收货地址
     main, *rest = re.split(r" (?:of|for) ", head, maxsplit=1)
     if rest and is_generic(main):
         main = rest[0]

@@ -31,7 +31,8 @@ def judge(problem: Problem) -> Findings:
         return Findings(doubts=(Doubt(pointer="", reason="there are too many values to compare with the source"),))
     text = folded(problem.source)
     source = Source(text, mentions(text))
-    found = Judgement(filled=frozenset(problem.changed), speaks_against=Objections(every, source).against)
+    filled = frozenset(problem.changed)
+    found = Judgement(filled=filled, speaks_against=Objections(every, source, filled).against)
     judge_arrays(problem.value, [known for known in every if array_of(known) is not None], source, found)
     plain = [known for known in every if array_of(known) is None]
     judge_searched([known for known in plain if known.sort not in (Sort.CHOICE, Sort.BOOLEAN)], source, found)

@@ -19,6 +19,7 @@ _RUN = re.compile(
     rf"(?<![A-Za-z0-9.])(?<!\d[,'’])(?:"
     rf"(?P<measures>\d{{1,3}}[ ]?(?:h|hrs?|hours?|个?小时|years?|days?|年(?=[ ]?\d{{1,2}}[ ]?个月)|天)"
     rf"(?:[ ]and)?[ ]?\d{{1,3}}[ ]?(?:mins?|minutes?|m|分钟?|months?|个月|hours?|个?小时)(?![a-z]))|"
+    r"(?P<sides>\d+(?:\.\d+)?(?:[ ]?[x×*][ ]?\d+(?:\.\d+)?){1,2}[ ]?(?:cm|mm|m|in|厘米|毫米|米)(?![a-z]))|"
     rf"(?P<mixed>\d{{1,4}})[ ](?P<over>\d)/(?P<under>2|4|5|8|10|16)(?![\d/.])|"
     rf"(?P<ratio>\d{{1,3}}/\d{{1,3}})(?![\d/])|"
     rf"(?P<spaced>\d{{1,3}}(?:[{_SPACES}]\d{{3}})+(?!\d)(?:[.,]\d{{1,2}}(?!\d))?)|"
@@ -110,7 +111,7 @@ def _value(source: str, match: re.Match[str]) -> Decimal | None:
         return Decimal(match["mixed"]) + Decimal(match["over"]) / Decimal(match["under"])
     if match["exponent"]:
         return Decimal(match["exponent"])
-    if match["ratio"] or match["measures"]:
+    if match["ratio"] or match["measures"] or match["sides"]:
         return None
     if match["spaced"] and "," in match[0]:
         return Decimal(re.sub(rf"[{_SPACES}]", "", match[0]).replace(",", "."))

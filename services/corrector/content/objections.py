@@ -14,6 +14,7 @@ from services.corrector.content.labels import SAME, occurrences
 from services.corrector.content.lines import blank_heads, lines
 from services.corrector.content.lookalikes import persons
 from services.corrector.content.mentions import Kind
+from services.corrector.content.qualified import is_otherwise_qualified
 from services.corrector.content.roles import Role
 from services.corrector.content.turns import tells_change
 from services.corrector.content.vocabulary import AMOUNTS, DAYS, PARTIES, THINGS
@@ -46,20 +47,23 @@ _LEAD = re.compile(r"\s*(?:[A-Z]{3}|US\$|[$€£¥]|人民币|Mr\.?|Mrs\.?|Ms\.?
 _HIS = re.compile(
     r"(?:['’]s|的)\s?[^,，;；]{0,24}$|\s(?:earns|makes|gets|weighs|owes|pays|receives|has)\s[^,，;；]{0,12}$"
 )
-_INTRODUCED = re.compile(r"\s?(?:[:：]|is|was|为|是|由)?\s?")
+_INTRODUCED = re.compile(r"\s?(?:[:：]|is|was|to|by|为|是|由|给)?\s?")
 _OF = re.compile(r"\b(?:of|for)\s$")
 
 
 class Objections:
     """Against places, for the fields of one object."""
 
-    def __init__(self, every: Sequence[Field], source: Source) -> None:
+    def __init__(self, every: Sequence[Field], source: Source, filled: frozenset[str]) -> None:
+        """`filled`: pointers of values that an earlier step took from the source."""
+        self._filled = filled
         self._every = every
         self._source = source
 
     def against(self, known: Field, span: Span) -> bool:
         return (
             tells_change(known, span, self._source)
+            or is_otherwise_qualified(known, span, self._source, is_filled=known.pointer in self._filled)
             or self._is_under_other_label(known, span)
             or self._is_left_blank(known)
             or self._introduces_another(known, span)

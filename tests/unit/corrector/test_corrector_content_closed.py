@@ -53,6 +53,7 @@ def test_a_plain_statement_settles_a_truth_value(name: str, source: str, holds: 
         ("paid", "He claims to have paid."), ("paid", "Paid invoices are archived after 10 years."),
         ("paid", "Once paid, the goods ship."), ("paid", "The invoice was almost paid."),
         ("paid", "The payer paid nothing."), ("paid", "Last month's invoice was paid."), ("paid", "Paid [ ]"),
+        ("paid", "Payment is still outstanding."), ("paid", "Payment is overdue."),
         ("urgent", "The request is anything but urgent."), ("urgent", "For urgent matters call 112."),
         ("urgent", "Urgent: to be confirmed"), ("urgent", "It is less urgent than the other one."),
         ("是否加急", "加急：待确认"), ("是否加急", "如不加急，周五发货。"), ("是否加急", "请确认是否加急。"),

@@ -101,6 +101,7 @@ def test_what_stands_under_another_label_is_not_the_fields(value: dict[str, Any]
         ({"weight_kg": 82}, "The patient is well. The target weight is 82 kg."),
         ({"unit_price": 2087}, "If more than 62 pieces are taken, EUR 2,087 each."),
         ({"landlord": "Ada Stone"}, "Ada Stone rents the flat from 3 May 2026."),
+        ({"assignee": "Dora Falk"}, "The case was assigned to Emil Novak.\nBest regards,\nDora Falk"),
         ({"email": "press@alder.com"}, "Contact for press: press@alder.com\nCustomer: Ada Stone"),
     ],
 )
@@ -130,6 +131,38 @@ def test_a_value_is_not_settled_where_the_field_is_said_to_have_another(
     found = findings(value, source)
     assert not found.confirmed
     assert all(proposal.value == truth for proposal in found.proposals)
+
+
+@pytest.mark.parametrize(
+    ("value", "source"),
+    [
+        ({"monthly_salary": 60000}, "Annual salary: 60,000 EUR"),
+        ({"月薪": 60000}, "年薪：60000元"),
+        ({"total_incl_vat": 300}, "Total without VAT: 300 EUR"),
+        ({"含税总价": 300}, "不含税总价300元"),
+        ({"total_eur": 300}, "Total: 300 USD"),
+        ({"total": 120}, "3 licences at 120 EUR each."),
+        ({"width_cm": 20}, "Box 40 x 30 x 20 cm"),
+        ({"manager": "Ada Stone"}, "Deputy manager: Ada Stone"),
+        ({"经理": "王强"}, "副经理：王强"),
+        ({"director": "Ada Stone"}, "Assistant to the director: Ada Stone"),
+        ({"buyer": "Ada Stone"}, "Is Ada Stone the buyer?"),
+        ({"delivery_date": "2026-06-09"}, "Delivery between 3 May 2026 and 9 June 2026."),
+        ({"会议日期": "2026-05-03"}, "会议不在2026年5月3日举行。"),
+        ({"price": 300}, "Ada wrote:\n> The price is 300 EUR.\nWe cannot do that."),
+        ({"收货地址": "厦门市和平路967号"}, "注册地址：厦门市和平路967号"),
+    ],
+)
+def test_a_value_of_another_kind_than_the_fields_is_left_open(value: dict[str, Any], source: str) -> None:
+    assert is_left_open(value, source)
+    assert is_left_open({}, source, value)
+
+
+def test_a_rate_in_percent_does_not_become_the_value_of_a_field_that_may_hold_a_fraction() -> None:
+    source = "The interest rate is 4.5 % a year."
+    assert findings({"interest_rate": 0.045}, source).proposals == ()
+    assert is_left_open({}, source, {"interest_rate": 4.5})
+    assert findings({"interest_rate": 4.7}, source).proposals[0].value == 4.5
 
 
 @pytest.mark.parametrize("told", ["件数不详，仓库还有105件。", "Parcels are counted later; 105 items are in stock."])
