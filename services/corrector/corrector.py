@@ -68,7 +68,7 @@ class Corrector:
     ) -> Correction:
         """The best text that can be had. Raises what `Checker` raises; an engine that fails is only noted."""
         source = source_of(request)[: self._config.max_source_bytes]
-        threshold = request.min_confidence or self._config.min_confidence
+        threshold = threshold_of(request) or self._config.min_confidence
         correction = Correction(await self._repairer.repair(request.text, constraint, anchors, source, threshold))
         if self._proposer is not None and source:
             await self._judge(correction, request, constraint, anchors, source, deadline)
@@ -118,7 +118,7 @@ class Corrector:
             return
         correction.usage.forwards += findings.forwards
         if replace(findings, forwards=0) != Findings():
-            threshold = request.min_confidence or self._config.min_confidence
+            threshold = threshold_of(request) or self._config.min_confidence
             correction.repair = await self._repairer.amend(correction.repair, findings, constraint, anchors, threshold)
 
     async def _attempt(
@@ -162,6 +162,11 @@ class Corrector:
             return renewed
         kept = await self._repairer.repair(text, constraint, anchors)
         return kept if kept.verdict.valid and not kept.changes else renewed
+
+
+def threshold_of(request: corrector_pb2.CorrectRequest) -> float:
+    """The request's threshold as it was meant: as a float of 32 bits, 0.8 is a little more."""
+    return round(request.min_confidence, 6)
 
 
 def source_of(request: corrector_pb2.CorrectRequest) -> str:

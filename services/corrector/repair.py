@@ -10,6 +10,7 @@ from services.corrector.changes import CERTAIN, Change
 from services.corrector.proposals import ABSENT, Problem
 from stagemesh.validation.anchors import Anchor
 from stagemesh.validation.constraint import Constraint, Kind
+from stagemesh.validation.formats import is_unmet_format
 from stagemesh.validation.json_text import parse
 from stagemesh.validation.rule import Rule
 from stagemesh.validation.verdict import Verdict
@@ -28,8 +29,11 @@ class Repair:
 
 
 def is_certain(verdict: Verdict, changes: Sequence[Change]) -> bool:
-    """Whether a text is valid and everything that was done to it is sure; doubts stand in the verdict beside it."""
-    return verdict.valid and all(change.applied and change.confidence >= CERTAIN for change in changes)
+    """Whether a text is valid to its formats and everything that was done to it is sure; doubts stand in the verdict
+    beside it."""
+    if not verdict.valid or any(is_unmet_format(issue) for issue in verdict.issues):
+        return False
+    return all(change.applied and change.confidence >= CERTAIN for change in changes)
 
 
 def schema_of(constraint: Constraint) -> Any:

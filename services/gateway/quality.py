@@ -22,6 +22,9 @@ from stagemesh.api.gateway.v1 import gateway_pb2
 from stagemesh.api.validator.v1 import validator_pb2
 from stagemesh.runtime.telemetry import get_logger
 
+SURE = 0.8
+"""Confidence from which on the corrector calls a change certain."""
+
 log = get_logger(__name__)
 
 
@@ -33,16 +36,17 @@ async def ensure(work: Work, prompt: Prompt, output: Output, peers: Peers, confi
     if verdict is None:
         output.validation = gateway_pb2.Validation(valid=False, unvalidated=True)
         return
-    output.validation = gateway_pb2.Validation(valid=verdict.valid, issues=verdict.issues, certain=verdict.valid)
+    is_open = not verdict.valid or _num_unmet_formats(verdict) > 0
+    output.validation = gateway_pb2.Validation(valid=verdict.valid, issues=verdict.issues, certain=not is_open)
     if output.finish is not None and output.finish.reason == common_pb2.FINISH_REASON_LENGTH:
         _mark_truncated(output.validation, work.log_stages)
         return
-    if verdict.valid:
+    if not is_open:
         return
-    corrected = await _correct(work, prompt, output, peers, config)
+    corrected = await _correct(work, prompt, output, peers, config, is_valid=verdict.valid)
     if corrected is None:
         return
-    if corrected.valid:
+    if is_better(corrected, verdict):
         output.validation = gateway_pb2.Validation(
             valid=True,
             issues=corrected.verdict.issues,
@@ -51,12 +55,29 @@ async def ensure(work: Work, prompt: Prompt, output: Output, peers: Peers, confi
         )
         output.engine_text = output.engine_text and corrected.text == output.text
         output.text = corrected.text
-    else:  # the text stays what the model said, with its own verdict, and why it could not be mended
-        output.validation.issues.extend(
-            issue for issue in corrected.verdict.issues if issue.severity == validator_pb2.SEVERITY_WARNING
-        )
-        output.validation.changes.extend(_suggested(corrected))
+        return
+    # The text stays what the model said, with its own verdict, and why it could not be mended.
+    said = {(issue.pointer, issue.rule) for issue in verdict.issues}
+    output.validation.issues.extend(
+        issue
+        for issue in corrected.verdict.issues
+        if issue.severity == validator_pb2.SEVERITY_WARNING and (issue.pointer, issue.rule) not in said
+    )
+    output.validation.changes.extend(_suggested(corrected))
+    if not verdict.valid:
         work.log_stages.degrade(stages.CORRECT, fallback="verdict", reason="NOT_CORRECTED")
+
+
+def is_better(corrected: corrector_pb2.CorrectResponse, verdict: validator_pb2.Verdict) -> bool:
+    """Whether a corrected text takes the place of one with that verdict: it is valid, which that was not, or meets more
+    formats."""
+    if not corrected.valid:
+        return False
+    return not verdict.valid or _num_unmet_formats(corrected.verdict) < _num_unmet_formats(verdict)
+
+
+def _num_unmet_formats(verdict: validator_pb2.Verdict) -> int:
+    return sum(issue.rule == "format" and issue.severity == validator_pb2.SEVERITY_WARNING for issue in verdict.issues)
 
 
 def _suggested(corrected: corrector_pb2.CorrectResponse) -> Iterator[corrector_pb2.Change]:
@@ -111,9 +132,12 @@ async def _validate(work: Work, text: str, peers: Peers, config: GatewayConfig) 
 
 
 async def _correct(
-    work: Work, prompt: Prompt, output: Output, peers: Peers, config: GatewayConfig
+    work: Work, prompt: Prompt, output: Output, peers: Peers, config: GatewayConfig, *, is_valid: bool
 ) -> corrector_pb2.CorrectResponse | None:
+    """What the corrector makes of the text. One that is valid is neither generated anew nor compared with the messages,
+    and gets sure changes only."""
     job = work.job
+    asked_confidence = job.request.min_confidence
     request = corrector_pb2.CorrectRequest(
         request_id=sequence_id(job, output.index),
         tenant_id=job.tenant_id,
@@ -121,10 +145,10 @@ async def _correct(
         anchors=job.request.anchors,
         rules=job.request.rules,
         text_rules=job.request.text_rules,
-        source=_source(job, prompt),
+        source=None if is_valid else _source(job, prompt),
         source_text=job.request.source,
-        min_confidence=job.request.min_confidence,
-        max_regenerations=config.max_regenerations,
+        min_confidence=max(asked_confidence, SURE) if is_valid else asked_confidence,
+        max_regenerations=0 if is_valid else config.max_regenerations,
         model=prompt.model,
         seed=choice_seed(job.request.sampling.seed, output.index),
         max_tokens=job.request.sampling.max_tokens or job.route.max_tokens,

@@ -8,6 +8,7 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import ValidationError, ValidationErrorKind
 
+from stagemesh.validation.formats import FormatCheck
 from stagemesh.validation.json_text import BadJson, parse
 from stagemesh.validation.limits import Limits
 from stagemesh.validation.pointer import Path, to_pointer
@@ -23,11 +24,17 @@ Retriever = Callable[[str], Any]
 
 
 class CompiledSchema:
-    def __init__(self, validator: jsonschema_rs.Validator) -> None:
+    def __init__(self, validator: jsonschema_rs.Validator, formats: FormatCheck) -> None:
         self._validator = validator
+        self._formats = formats
 
     def issues(self, value: Any, *, brief: bool = False) -> list[Issue]:
-        """What is wrong with a parsed value; with `brief` only the first thing, which costs little memory."""
+        """What is wrong with a parsed value, and warnings; with `brief` only the first breach, which costs little
+        memory."""
+        breaches = self._breaches(value, brief=brief)
+        return breaches if brief else [*breaches, *self._formats.warnings(value, breaches)]
+
+    def _breaches(self, value: Any, *, brief: bool) -> list[Issue]:
         if self._validator.is_valid(value):
             return []
         if not brief:
@@ -56,11 +63,9 @@ def compile_schema(text: str, limits: Limits, *, retriever: Retriever | None = N
     try:
         if isinstance(schema, dict) and not isinstance(schema.get("$schema", ""), str):
             raise _invalid("$schema must be a string", "/$schema")
-        return CompiledSchema(
-            jsonschema_rs.validator_for(schema, retriever=retriever)
-            if retriever
-            else jsonschema_rs.validator_for(schema, offline=True)
-        )
+        outside: dict[str, Any] = {"retriever": retriever} if retriever else {"offline": True}
+        formats = FormatCheck(schema, lambda: jsonschema_rs.validator_for(schema, validate_formats=True, **outside))
+        return CompiledSchema(jsonschema_rs.validator_for(schema, **outside), formats)
     except ValidationError as error:
         raise _unusable(schema, error) from None
     except ValueError as error:  # what the library says about nesting and numbers that it cannot hold

@@ -18,7 +18,9 @@ MAX_CHARS = 80
 SURE, LIKELY, UNSURE = 0.9, 0.7, 0.55
 
 _MONTHS = {name: number for number, names in enumerate(
-    ("jan january", "feb february", "mar march", "apr april", "may", "jun june", "jul july", "aug august", "sep sept september", "oct october", "nov november", "dec december"), 1
+    ("jan january januar jänner janvier enero", "feb february februar février febrero", "mar march märz mrz mars marzo", "apr april avril abril", "may mai mayo", "jun june juni juin junio",
+     "jul july juli juillet julio", "aug august août agosto", "sep sept september septembre septiembre", "oct october okt oktober octobre octubre", "nov november novembre noviembre",
+     "dec december dez dezember décembre diciembre"), 1
 ) for name in names.split()}  # fmt: skip
 _WEEKDAYS = {name: number for number, names in enumerate(
     ("mon monday 星期一 周一 礼拜一", "tue tues tuesday 星期二 周二 礼拜二", "wed wednesday 星期三 周三 礼拜三", "thu thur thurs thursday 星期四 周四 礼拜四",
@@ -31,9 +33,10 @@ _WEEKDAY = re.compile(
 _YEAR_FIRST = re.compile(r"(\d{4})\s*[-/.年_]\s*(\d{1,2})\s*[-/.月_]\s*(\d{1,2})\s*(?:日|号)?(?![\d])")
 _COMPACT = re.compile(r"(19\d\d|20\d\d)(\d\d)(\d\d)(?!\d)")
 _YEAR_LAST = re.compile(r"(\d{1,2})\s*[-/.]\s*(\d{1,2})\s*[-/.]\s*(\d{4}|\d{2})(?!\d)")
-_MONTH = r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+_MONTH = rf"({'|'.join(sorted(_MONTHS, key=len, reverse=True))})\.?"
 _DAY_MONTH = re.compile(
-    rf"(?:the\s+)?(\d{{1,2}})(?:st|nd|rd|th)?[\s\-/.]*(?:of\s+)?{_MONTH},?[\s\-/.,]*'?(\d{{4}}|\d{{2}})(?!\d)", re.I
+    rf"(?:the\s+)?(\d{{1,2}})(?:st|nd|rd|th|er)?[\s\-/.]*(?:of\s+|de\s+)?{_MONTH},?(?:\s+de\s+)?[\s\-/.,]*'?(\d{{4}}|\d{{2}})(?!\d)",
+    re.I,
 )
 _MONTH_DAY = re.compile(
     rf"{_MONTH}[\s\-/.]*(?:the\s+)?(\d{{1,2}})(?:st|nd|rd|th)?(?!\d)[\s,\-/.]*(\d{{4}})(?!\d)", re.I

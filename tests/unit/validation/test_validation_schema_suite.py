@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from stagemesh.validation.limits import Limits
-from stagemesh.validation.schema import compile_schema
+from stagemesh.validation.schema import CompiledSchema, compile_schema
+from stagemesh.validation.verdict import Severity
 
 SUITE = Path(__file__).parents[4] / "shared" / "data" / "json-schema-test-suite"
 REMOTE_BASE = "http://localhost:1234/"
@@ -28,6 +29,10 @@ def groups() -> Iterator[Any]:
 def retrieve(uri: str) -> Any:
     path = SUITE / "remotes" / uri.removeprefix(REMOTE_BASE).split("#", 1)[0]
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def is_valid(compiled: CompiledSchema, value: Any) -> bool:
+    return all(issue.severity is Severity.WARNING for issue in compiled.issues(value))
 
 
 def test_the_suite_is_there_where_it_must_be() -> None:
@@ -49,7 +54,6 @@ def test_required_tests_agree_with_the_library(draft: str, path: Path) -> None:
         wrong += [
             f"{group['description']}: {test['description']}"
             for test in group["tests"]
-            if (not compiled.issues(test["data"]), not compiled.issues(test["data"], brief=True))
-            != (test["valid"],) * 2
+            if (is_valid(compiled, test["data"]), not compiled.issues(test["data"], brief=True)) != (test["valid"],) * 2
         ]
     assert wrong == []

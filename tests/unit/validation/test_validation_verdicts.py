@@ -67,6 +67,42 @@ def test_a_breach_is_said_in_a_sentence_with_its_place(
 
 
 @pytest.mark.parametrize(
+    ("keywords", "value", "pointers"),
+    [
+        ({"format": "date"}, "03/04/2026", ["/x"]),
+        ({"format": "date"}, "2026-04-03", []),
+        ({"format": "date"}, 5, []),
+        ({"format": "no such format"}, "a", []),
+        ({"items": {"anyOf": [{"format": "date"}, {"type": "null"}]}}, ["4. März 2025", None], ["/x/0"]),
+        ({"anyOf": [{"type": "null"}, {"properties": {"a": {"format": "uri"}}}]}, {"a": "b c"}, ["/x/a"]),
+        ({"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}, "::1", []),
+    ],
+)  # fmt: skip
+def test_a_string_that_does_not_meet_its_format_is_a_warning(
+    keywords: dict[str, Any], value: Any, pointers: list[str]
+) -> None:
+    verdict = VALIDATOR.validate(json.dumps({"x": value}), schema(properties={"x": keywords}))
+    assert verdict.valid
+    assert [(issue.pointer, issue.rule, issue.severity) for issue in verdict.issues] == [
+        (pointer, "format", Severity.WARNING) for pointer in pointers
+    ]
+
+
+def test_a_format_is_said_once_in_a_sentence_beside_the_breaches() -> None:
+    day = {"properties": {"x": {"type": "string", "format": "date"}, "y": {"type": "integer"}}}
+    text = '{"x": "03/04/2026", "y": "b"}'
+    warned = VALIDATOR.validate(text, schema(**day))
+    assert [issue.pointer for issue in warned.issues] == ["/y", "/x"]
+    message = '/x should be in the format "date" (like 2025-03-04), but is "03/04/2026"'
+    assert warned.issues[1].message == message
+    breached = VALIDATOR.validate(text, schema(**{"$schema": "http://json-schema.org/draft-07/schema#"}, **day))
+    assert [(issue.pointer, issue.severity) for issue in breached.issues] == [
+        ("/x", Severity.ERROR),
+        ("/y", Severity.ERROR),
+    ]
+
+
+@pytest.mark.parametrize(
     ("text", "rule", "pointer", "words"),
     [
         ("", "json.syntax", "", "empty or cut off"),
