@@ -1,5 +1,7 @@
 #include "decoder.h"
 
+#include <algorithm>
+
 #include "decoder_clock.h"
 
 namespace {
@@ -120,6 +122,7 @@ void Decoder::choose_tasks(const sm_batch& batch) {
   norms_alone_ = batch.num_rows <= kFewRows && !adapters_.are_used();
   attends_alone_ = true;
   for (int row = 1; row < batch.num_rows; ++row) attends_alone_ &= batch.sequences[row] != batch.sequences[row - 1];
+  drops_rows_ = batch.num_samples < batch.num_rows && !attends_alone_ && !adapters_.are_used();
   if (!norms_alone_) return;
   for (Scratch& scratch : scratch_) {
     scratch.normed.reserve(size_t(batch.num_rows) * shape_.hidden_size);
@@ -134,15 +137,41 @@ void Decoder::run_stages(int thread, Clock& clock) {
   for (int index = 0; index < shape_.num_layers; ++index) {
     const Layer& layer = weights_->layers[index];
     norm(layer.attention_norm, *layer.qkv, thread, clock);
-    attention_stages(index, thread, clock);
+    write_stages(index, thread, clock);
+    if (drops_rows_ && index + 1 == shape_.num_layers) {
+      if (thread == 0) keep_sampled_rows();
+      clock.meet(kAttend);
+      if (batch_->num_rows == 0) return;
+    }
+    attend_stages(index, thread, clock);
     norm(layer.ffn_norm, *layer.gate_up, thread, clock);
     mlp_stages(index, thread, clock);
   }
   head_stages(thread, clock);
 }
 
-void Decoder::attention_stages(int index, int thread, Clock& clock) {
-  const Layer& layer = weights_->layers[index];
+// Of the last layer, the rows whose logits nobody wants have keys and values by now, and that is all that is needed.
+void Decoder::keep_sampled_rows() {
+  sampled_ = *batch_;
+  sampled_.num_rows = batch_->num_samples;
+  sampled_rows_.resize(size_t(3) * sampled_.num_rows);
+  int32_t* positions = sampled_rows_.data();
+  int32_t* sequences = positions + sampled_.num_rows;
+  int32_t* rows = sequences + sampled_.num_rows;
+  for (int to = 0; to < sampled_.num_rows; ++to) {
+    const int from = batch_->sample_rows[to];
+    positions[to] = batch_->positions[from], sequences[to] = batch_->sequences[from], rows[to] = to;
+    if (from == to) continue;
+    std::copy_n(x_.data() + size_t(from) * shape_.hidden_size, shape_.hidden_size,
+                x_.data() + size_t(to) * shape_.hidden_size);
+    std::copy_n(qkv_.data() + size_t(from) * qkv_width(), attended_width(), qkv_.data() + size_t(to) * qkv_width());
+  }
+  sampled_.positions = positions, sampled_.sequences = sequences, sampled_.sample_rows = rows;
+  batch_ = &sampled_;
+}
+
+// Keys and values of the rows, where these are not written by the one that attends.
+void Decoder::write_stages(int index, int thread, Clock& clock) {
   shrink(index, kQ, 3, normed_.data(), shape_.hidden_size, thread, clock);
   project_qkv(index, thread);
   clock.meet(kAttend);
@@ -150,6 +179,10 @@ void Decoder::attention_stages(int index, int thread, Clock& clock) {
     rotate_and_write(index, thread);
     clock.meet(kAttend);
   }
+}
+
+void Decoder::attend_stages(int index, int thread, Clock& clock) {
+  const Layer& layer = weights_->layers[index];
   attend(index, thread);
   clock.meet(kAttend);
   shrink(index, kOutput, 1, attended_.data(), attended_width(), thread, clock);

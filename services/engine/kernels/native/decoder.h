@@ -74,7 +74,9 @@ class Decoder {
 
   // Every stage is run by all threads at once; `thread` takes its share.
   void run_stages(int thread, Clock& clock);
-  void attention_stages(int index, int thread, Clock& clock);
+  void write_stages(int index, int thread, Clock& clock);
+  void attend_stages(int index, int thread, Clock& clock);
+  void keep_sampled_rows();
   void mlp_stages(int index, int thread, Clock& clock);
   void shrink(int index, Target first, int count, const float* x, size_t stride, int thread, Clock& clock);
   void head_stages(int thread, Clock& clock);
@@ -168,6 +170,9 @@ class Decoder {
   size_t max_tokens_ = 0;               // the longest sequence of the step, in whole pages
   bool norms_alone_ = false;            // few rows: norms take less time than threads that wait for each other
   bool attends_alone_ = false;          // no two rows are of one sequence: a head can be attended without the others
+  bool drops_rows_ = false;             // some rows have no logits: they leave the last layer when it has their KV
+  sm_batch sampled_;                    // the others, from then on
+  std::vector<int32_t> sampled_rows_;   // its positions, sequences and rows
   int max_queries_ = 0;                 // that attend together: their scores stay in the second-level cache
   static constexpr size_t kScoreBytes = 256 << 10;
   static constexpr int kFewRows = 2;

@@ -23,7 +23,8 @@ void Decoder::attend_stage(int weights, int layer, const sm_batch& batch, const 
   run_on_rows(weights, batch, normed, x, [&](int thread, Clock& clock) {
     quantize(normed_.data(), *weights_->layers[layer].qkv, hidden_, thread);
     clock.meet(kAttend);
-    attention_stages(layer, thread, clock);
+    write_stages(layer, thread, clock);
+    attend_stages(layer, thread, clock);
   });
 }
 
