@@ -5,7 +5,8 @@
 In process, one answer at a time, greedy. `valid_of_stopped`: of the answers that end by themselves, those that the full
 validator takes. `whole`: of schemas whose grammar holds all that they say; what others ask beyond that is held by the
 validator and the corrector. Characters a second are of decoding: from the first pass that yields a token to the end, of
-requests under a schema, of the same without forced tokens, and of free text of as many tokens at most.
+requests under a schema, of the same without forced tokens, of free text of as many tokens at most after a short
+question, and of free text after a question that follows the schema, so that it attends to as much.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ MAX_TOKENS = 400
 PROMPT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 STRUCTURED = "Invent data for this JSON Schema.\n{}"
 FREE = "Tell me in plain sentences, without lists, something about {}."
+FREE_AFTER = "{}\n\nThat was a JSON Schema, which you may forget. " + FREE
+KINDS = ("structured", "without_forced", "free", "free_after_schema")
 TOPICS = ("the sea", "a small town", "bread", "bridges", "winter", "old trains", "a good teacher", "rivers", "gardens")
 
 
@@ -136,6 +139,7 @@ class Totals:
         self.tokens = self.forced = self.forwards = 0
         self.chars: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
+        self.passes: dict[str, int] = {}
         self.differing = 0
         self.invalid: list[str] = []
 
@@ -162,9 +166,16 @@ class Totals:
     def time(self, kind: str, answer: Answer) -> None:
         self.chars[kind] = self.chars.get(kind, 0) + len(answer.text)
         self.seconds[kind] = self.seconds.get(kind, 0.0) + answer.seconds
+        self.passes[kind] = self.passes.get(kind, 0) + answer.account.forwards
 
     def chars_per_s(self, kind: str) -> float:
         return round(self.chars[kind] / max(1e-9, self.seconds[kind]), 1)
+
+    def chars_per_forward(self, kind: str) -> float:
+        return round(self.chars[kind] / max(1, self.passes[kind]), 2)
+
+    def ms_per_forward(self, kind: str) -> float:
+        return round(1e3 * self.seconds[kind] / max(1, self.passes[kind]), 2)
 
 
 def _is_valid(schema: str, text: str) -> bool:
@@ -176,23 +187,26 @@ def _is_valid(schema: str, text: str) -> bool:
 
 
 def run(cases: Iterable[SchemaCase], answerer: Answerer, builder: GrammarBuilder) -> Totals:
-    """All cases, each three times: with forced tokens, without, and free."""
+    """All cases, each four times: with forced tokens, without, free, and free after the schema."""
     totals = Totals()
     for number, case in enumerate(cases):
-        asked, topic = STRUCTURED.format(case.schema[:1500]), TOPICS[number % len(TOPICS)]
+        shown, topic = case.schema[:1500], TOPICS[number % len(TOPICS)]
+        asked = STRUCTURED.format(shown)
         is_whole = not builder.matcher(json_grammar(read_schema(case.schema), STRICT_OPTIONS)).is_error()
         held = answerer.answer(asked, case.schema, max_tokens=MAX_TOKENS)
         plain = answerer.answer(asked, case.schema, jumps_ahead=False, max_tokens=MAX_TOKENS)
-        free = answerer.answer(FREE.format(topic), max_tokens=max(2, held.account.completion_tokens))
+        max_free = max(2, held.account.completion_tokens)
+        free = answerer.answer(FREE.format(topic), max_tokens=max_free)
+        free_after = answerer.answer(FREE_AFTER.format(shown, topic), max_tokens=max_free)
         totals.differing += held.text != plain.text
         totals.add(case, held, is_whole=is_whole)
-        for kind, answer in (("structured", held), ("without_forced", plain), ("free", free)):
+        for kind, answer in zip(KINDS, (held, plain, free, free_after), strict=True):
             totals.time(kind, answer)
     return totals
 
 
 def summary(totals: Totals) -> dict[str, Any]:
-    structured, free = totals.chars_per_s("structured"), totals.chars_per_s("free")
+    structured, _, free, free_after = (totals.chars_per_s(kind) for kind in KINDS)
     return {
         "schemas": totals.answers,
         "stopped": totals.stopped,
@@ -202,10 +216,11 @@ def summary(totals: Totals) -> dict[str, Any]:
         "cut": totals.cut,
         "valid_of_cut": totals.cut_valid,
         "differ_without_forced": totals.differing,
-        "structured_chars_per_s": structured,
-        "without_forced_chars_per_s": totals.chars_per_s("without_forced"),
-        "free_chars_per_s": free,
+        **{f"{kind}_chars_per_s": totals.chars_per_s(kind) for kind in KINDS},
+        **{f"{kind}_chars_per_forward": totals.chars_per_forward(kind) for kind in KINDS},
+        **{f"{kind}_ms_per_forward": totals.ms_per_forward(kind) for kind in KINDS},
         "structured_of_free": round(structured / free, 2),
+        "structured_of_free_after_schema": round(structured / free_after, 2),
         "forced_share": round(totals.forced / max(1, totals.tokens), 3),
         "tokens_per_forward": round(totals.tokens / max(1, totals.forwards), 2),
     }
