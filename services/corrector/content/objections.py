@@ -49,6 +49,7 @@ _HIS = re.compile(
 )
 _INTRODUCED = re.compile(r"\s?(?:[:：]|is|was|to|by|为|是|由|给)?\s?")
 _OF = re.compile(r"\b(?:of|for)\s$")
+_FOR = re.compile(r"\s(?:for|of)\s(?:the\s|our\s|its\s)?([a-z]{2,})")
 
 
 class Objections:
@@ -69,6 +70,7 @@ class Objections:
             or self._introduces_another(known, span)
             or self._is_introduced_otherwise(known, span)
             or self._is_beside_other_word(known, span)
+            or self._is_for_another(known, span)
             or (known.sort in _MEASURED and self._is_condition(known, span))
             or (
                 known.sort is not Sort.TEXT
@@ -106,6 +108,20 @@ class Objections:
         if not named or any(_is_akin(word, other) for word in named for other in own):
             return False
         return not any(start <= at and to <= end for at, to, _ in occurrences(known.labels, self._source.lowered))
+
+    def _is_for_another(self, known: Field, span: Span) -> bool:
+        """Whether the last word of the field's name stands there as that of something else: the budget for marketing,
+        where the field is `it_budget`."""
+        *qualifiers, last = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", known.name).lower()) or [""]
+        if not qualifiers or known.sort not in _MEASURED:
+            return False
+        start, end = self._clause(span)
+        clause = self._source.lowered[start:end]
+        if any(re.search(rf"\b{word}", clause) for word in qualifiers):
+            return False
+        own = [label.word for label in known.labels]
+        found = (_FOR.match(clause, word.end()) for word in re.finditer(rf"\b{last}s?\b", clause))
+        return any(match is not None and not any(_is_akin(match[1], word) for word in own) for match in found)
 
     def _clause(self, span: Span) -> Span:
         start, end = self._source.sentence(span)

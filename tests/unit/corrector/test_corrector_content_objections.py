@@ -103,6 +103,8 @@ def test_what_stands_under_another_label_is_not_the_fields(value: dict[str, Any]
         ({"landlord": "Ada Stone"}, "Ada Stone rents the flat from 3 May 2026."),
         ({"assignee": "Dora Falk"}, "The case was assigned to Emil Novak.\nBest regards,\nDora Falk"),
         ({"email": "press@alder.com"}, "Contact for press: press@alder.com\nCustomer: Ada Stone"),
+        ({"it_budget": 5000.0}, "The budget for marketing is 5,000 EUR."),
+        ({"site_area": 420.0}, "The area of the hall is 420 square metres."),
     ],
 )
 def test_the_only_value_left_is_not_taken_where_the_source_speaks_of_something_else(
