@@ -137,7 +137,7 @@ def _finished(
 
 def _changes(text: str, mended: Mended) -> Iterator[Change]:
     if mended.notes:
-        outside = {"a code fence", "what stood around the JSON"}
+        outside = {"a code fence", "what stood around the JSON", "a byte order mark"}
         step = "extract" if outside.issuperset(mended.notes) else "syntax"
         reason = "; ".join(sorted(mended.notes, key=lambda note: (mended.notes[note], note)))
         yield whole(text, dump(mended.read_as), reason, min(mended.notes.values()), step)

@@ -69,10 +69,10 @@ def _around(before: str, digits: str, after: str) -> Amount | None:
         sign, before = -1, before[1:]
     elif before.endswith("(") and after.startswith(")"):
         return None
-    else:
-        before = before.removesuffix("+").strip()
+    is_dialled = before.endswith("+") and " " in digits  # +49 123
+    before = before.removesuffix("+").strip()
     sides = _Sides()
-    if after in ("-", "x", "×", "*"):  # a sign, a range or a product that was cut off, or nothing
+    if is_dialled or after in ("-", "x", "×", "*"):  # a sign, a range or a product that was cut off, or nothing
         sides.confidence = UNSURE
     sides.take(before)
     sides.take(after)

@@ -14,12 +14,20 @@ SMALL_CHARS = 20_000
 """Longer texts are read again once only."""
 MAX_CANDIDATES = 1_000
 MAX_UNESCAPED = 4
+MAX_SAID = 60
+"""Characters of what a text says right before a value."""
 
 _OPENER = re.compile(r"[\[{｛［]")
 _FENCE = re.compile(r"(?:```|~~~)[A-Za-z0-9_+-]*[ \t]*\r?\n?")
 _ESCAPED = re.compile(r'[{\[,:]\s*(?:\\[nrt]|\s)*\\+"')
 _MEMBERS = re.compile(r"""\s*["'“]?[\w$\u4e00-\u9fff][\w$ .\-]{0,63}["'”]?[ \t]*[:：=]""")
 _BAD = 0.5
+_CLAUSE = re.compile(r"[.!?。！？\n]")
+_FINAL = re.compile(r"\b(?:final|correct(?:ed|ion)?|revised|updated)\b|更正|最终|修正|改正|正确", re.IGNORECASE)
+"""What a text says before the value that takes the place of earlier ones."""
+_NOT_FINAL = re.compile(
+    r"\b(?:not|no|never|than|before|old|previous|wrong|if|should)\b|n['’]t\b|不|未|非|错|旧|原|前|若|如"
+)
 
 
 @dataclass
@@ -41,7 +49,7 @@ def candidates(text: str, *, max_depth: int) -> list[Candidate]:
                 if offset or stretch is not text:
                     candidate.notes["a code fence"] = 0.95
             _note_prose(stretch, found)
-            return found
+            return _final(stretch, found)
     return _without_brackets(text, notes, max_depth)
 
 
@@ -104,6 +112,20 @@ def _note_prose(text: str, found: list[Candidate]) -> None:
         taken = text[candidate.start : candidate.reading.end].strip()
         if taken != whole:
             candidate.notes["what stood around the JSON"] = 0.95
+        elif "\ufeff" in text[: candidate.start]:
+            candidate.notes["a byte order mark"] = 0.95
+
+
+def _final(text: str, found: list[Candidate]) -> list[Candidate]:
+    """The last value alone, where the text itself says that it is the one that counts."""
+    if len(found) < 2 or found[-1].reading.cut:
+        return found
+    last = found[-1]
+    said = _CLAUSE.split(text[found[-2].reading.end : last.start].strip())[-1]
+    if len(said) > MAX_SAID or not _FINAL.search(said) or _NOT_FINAL.search(said.lower()):
+        return found
+    last.notes["the value that the text calls final"] = 0.85
+    return [last]
 
 
 def _without_brackets(text: str, notes: dict[str, float], max_depth: int) -> list[Candidate]:

@@ -54,7 +54,7 @@ def _scaled(amount: Amount, about: str) -> Measured:
 
 def _in_unit(read: Measured, unit: str, wanted: str) -> Measured:
     if not wanted:
-        return read
+        return _unfit(read, "per mille, where no unit is asked for") if unit == "‰" else read
     found = converted(read.value, unit, wanted)
     if found is None:
         return _unfit(read, f"{unit}, where {wanted} is asked for")

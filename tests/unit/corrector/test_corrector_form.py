@@ -101,6 +101,9 @@ def test_a_text_that_the_schema_accepts_stays_as_it_is(name: str, value: Any) ->
         '{"order_no":"A-1","total":0x1}',
         '{"order_no":"A-1",\x00"total":1\u200b}',
         "answer: {'order_no': 'A-1', 'total': 1} as {asked}",
+        '\ufeff{"order_no":"A-1","total":1}',
+        '{"order_no":"A-2","total":1} Wait, that was wrong. Final answer: {"order_no":"A-1","total":1}',
+        '{"order_no":"A-2","total":1}\n更正后：{"order_no":"A-1","total":1}',
     ],
 )
 def test_names_wrappers_and_syntax_are_set_right(text: str) -> None:
@@ -118,6 +121,9 @@ def test_names_wrappers_and_syntax_are_set_right(text: str) -> None:
         with_value("total", "about 30"),
         '{"order_no":"A-1","order_no":"A-2","total":1}',
         '{"order_no":"A-1","total":1}{"order_no":"A-2","total":1}',
+        '{"order_no":"A-1","total":1} This one is not correct: {"order_no":"A-2","total":1}',
+        with_value("total", "+49 123"),
+        with_value("total", "10‰"),
         '{"order_no":"A-1","total":12',
         '{"total":1,"order_no":"A-1',
         '{"order_no":"A-1"}',
