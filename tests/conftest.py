@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from stagemesh.models.pull import pull
@@ -14,3 +16,10 @@ from stagemesh.runtime.mesh_config import MeshConfig
 def default_model_files() -> ModelFiles:
     """The default model, pulled into the user's cache once."""
     return pull(read_source(environ={}).shared(MeshConfig))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A shell starts what runs in its background with SIGINT ignored, and children would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
