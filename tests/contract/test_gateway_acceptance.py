@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -242,8 +243,12 @@ async def test_a_plain_request_is_worked_on_while_the_ledger_is_asked_but_ends_a
     await nothing_in_work(gateway, redis)
 
 
-async def test_a_tenant_above_its_rate_is_refused_with_a_time_to_retry_and_may_defer(gateway: Gateway) -> None:
+async def test_a_tenant_above_its_rate_is_refused_with_a_time_to_retry_and_may_defer(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guards, tenant = gateway._runner.guards, Tenant("greedy")
+    now_s = time.monotonic()
+    monkeypatch.setattr(guards.rates, "_clock", lambda: now_s)  # its bucket does not fill meanwhile
     while guards.rates.refusal(tenant.tenant_id) is None:
         pass
     with pytest.raises(StagemeshError, match="RATE_LIMITED") as refused:
