@@ -109,7 +109,8 @@ class Policy:
             self._owed_s = min(self._owed_s, MAX_OWED_S)
         taking_part = self._within_batches(order, prompts[0])
         needs = [Need(s.num_uncomputed, s.num_computed, is_oldest=s is prompts[0]) for s in taking_part]
-        bounds = Bounds(max_tokens, self._prompt_s(taking_part, num_decoding))
+        is_alone = len(prompts) == 1 and not num_decoding
+        bounds = Bounds(max_tokens, self._prompt_s(taking_part, num_decoding), is_alone)
         shares = share(needs, bounds, self.cost, self._owed_s)
         return [(sequence, tokens) for sequence, tokens in zip(taking_part, shares, strict=True) if tokens]
 

@@ -14,6 +14,9 @@ GRAIN = 8
 """Chunks are cut to whole multiples, which is how the kernels take rows."""
 OLDEST_SHARE = 0.25
 """Of the time for prompts that the oldest one has in the long run, whatever else comes."""
+TAIL = 0.5
+"""Of what a bounded step takes of a lone prompt: a rest no larger than this comes along, since a step of its own would
+read all weights once more."""
 MAX_OWED_S = 1.0
 """How much of that share the oldest may be behind before it takes it."""
 
@@ -35,6 +38,8 @@ class Bounds:
     max_tokens: int
     seconds: float
     """For prompts; infinite where steps are not bounded."""
+    is_alone: bool = False
+    """Nothing decodes and no other prompt is computed: nobody in the step waits for its end."""
 
 
 def share(needs: Sequence[Need], bounds: Bounds, cost: StepCost, oldest_owed_s: float = 0.0) -> list[int]:
@@ -55,7 +60,10 @@ def share(needs: Sequence[Need], bounds: Bounds, cost: StepCost, oldest_owed_s: 
         part = OLDEST_SHARE if is_debt and len(needs) > 1 else 1.0
         most = max(MIN_CHUNK, int(part * left_tokens)) if part < 1 else left_tokens
         seconds = min(left_s, part * bounds.seconds)
-        taken = min(need.num_uncomputed, most, left_tokens, _affordable(need, seconds, cost, is_first=is_first))
+        affordable = _affordable(need, seconds, cost, is_first=is_first)
+        if bounds.is_alone and need.num_uncomputed <= (1 + TAIL) * affordable:
+            affordable = need.num_uncomputed
+        taken = min(need.num_uncomputed, most, left_tokens, affordable)
         if taken <= 0:
             continue
         shares[index] = taken

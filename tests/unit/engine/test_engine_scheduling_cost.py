@@ -113,6 +113,17 @@ def test_a_long_prompt_waits_while_a_short_one_is_completed() -> None:
     assert second % GRAIN == 0
 
 
+def test_a_lone_prompt_takes_a_small_rest_along_where_nobody_waits_for_the_step() -> None:
+    cost = learnt()
+    within = cost.tokens_within(0.06, 0) // GRAIN * GRAIN
+    prompt = within + within // 2
+    bounds = Bounds(512, 0.06, is_alone=True)
+    assert share(needs(prompt), bounds, cost) == [prompt]
+    assert share(needs(prompt + 1), bounds, cost) == [within]
+    assert share(needs(prompt), Bounds(512, 0.06), cost) == [within]
+    assert share(needs(prompt), Bounds(within + 1, 0.06, is_alone=True), cost) == [within + 1]
+
+
 def test_the_oldest_takes_its_share_when_it_is_owed() -> None:
     prompts = [Need(100, 0), Need(6000, 0, is_oldest=True)]
     tokens = share(prompts, Bounds(512, 0.1), learnt(), MAX_OWED_S)

@@ -21,6 +21,9 @@ struct Query {
   const float* q;  // [D], rotated and divided by sqrt(D)
   float* out;      // [D]
   int first, end;
+
+  // All tokens of `count` pages from `page` on.
+  bool sees(int page, int count) const { return first <= page * kPageTokens && end >= (page + count) * kPageTokens; }
 };
 
 // Entries [begin, end) of a sequence's page table.
@@ -90,10 +93,10 @@ inline simd::Floats keep_seen(simd::Floats a, const Query& query, int page, floa
   return a;
 }
 
-// Few sums leave a processor waiting: then two pages or twice the dimensions are summed at once, where there are
-// registers for both. Each sum stays the same chain.
+// Few sums leave a processor waiting: then some pages or dimensions are summed at once, as many as there are registers
+// for. Each sum stays the same chain.
 template <int Q>
-constexpr int kAtOnce = simd::kTileRows >= 8 || 2 * Q <= kTileQueries ? 2 : 1;
+constexpr int kAtOnce = simd::kTileRows >= 8 ? 4 : 2 * Q <= kTileQueries ? 2 : 1;
 
 // Whether pages are asked for before they are read: few queries wait for memory.
 template <int Q, class View>
@@ -112,27 +115,31 @@ inline void score_pages(const View& view, const Query* queries, int page, float*
   const typename View::Value* keys[P];
   const float* q[Q];
   simd::Floats sums[P * Q];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int p = 0; p < P; ++p) keys[p] = view.keys(page + p);
 #pragma GCC unroll 8
   for (int i = 0; i < Q; ++i) q[i] = queries[i].q;
-#pragma GCC unroll 8
+#pragma GCC unroll 24
   for (int i = 0; i < P * Q; ++i) sums[i] = simd::splat(0);
   for (int d = 0; d < head_dim; ++d) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
       const simd::Floats key = widened(keys[p] + d * kPageTokens);
 #pragma GCC unroll 8
       for (int i = 0; i < Q; ++i) sums[p * Q + i] = simd::fma(simd::splat(q[i][d]), key, sums[p * Q + i]);
     }
   }
-#pragma GCC unroll 2
-  for (int p = 0; p < P; ++p)
-    for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 8
+  for (int i = 0; i < Q; ++i) {
+    const bool sees_all = queries[i].sees(page, P);
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
       simd::Floats sum = sums[p * Q + i];
       if constexpr (View::kHasScales) sum = sum * view.key_scales(page + p);
-      simd::store(scores + i * stride + p * kPageTokens, keep_seen(sum, queries[i], page + p, -INFINITY));
+      if (!sees_all) sum = keep_seen(sum, queries[i], page + p, -INFINITY);
+      simd::store(scores + i * stride + p * kPageTokens, sum);
     }
+  }
 }
 
 // The same for all `pages`, the first at the beginning of `scores`.
@@ -160,7 +167,8 @@ inline float soften(const View& view, float* scores, const Query& query, Pages p
   for (int i = 0; i < pages.count(); ++i) {
     float* at = scores + i * kPageTokens;
     const simd::Floats weight = simd::exp(simd::load(at) - largest);
-    const simd::Floats kept = keep_seen(weight, query, pages.begin + i, 0.0f);
+    const int page = pages.begin + i;
+    const simd::Floats kept = query.sees(page, 1) ? weight : keep_seen(weight, query, page, 0.0f);
     total = total + kept;
     if constexpr (View::kHasScales) simd::store(at, kept * view.value_scales(pages.begin + i));
     else simd::store(at, kept);
@@ -174,7 +182,7 @@ inline void blend_dims(const View& view, const Query* queries, Reach reach, Page
                        size_t stride) {
   const int head_dim = view.kv.head_dim();
   simd::Floats sums[W * Q];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int w = 0; w < W; ++w)
 #pragma GCC unroll 8
     for (int i = 0; i < Q; ++i) sums[w * Q + i] = simd::load(queries[i].out + d + 16 * w);
@@ -184,7 +192,7 @@ inline void blend_dims(const View& view, const Query* queries, Reach reach, Page
     const int begin = std::max(0, reach.first - page * kPageTokens);
     const int count = std::min(kPageTokens, reach.end - page * kPageTokens);
     for (int token = begin; token < count; ++token) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int w = 0; w < W; ++w) {
         const simd::Floats value = widened(values + token * head_dim + 16 * w);
 #pragma GCC unroll 8
@@ -193,7 +201,7 @@ inline void blend_dims(const View& view, const Query* queries, Reach reach, Page
       }
     }
   }
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int w = 0; w < W; ++w)
 #pragma GCC unroll 8
     for (int i = 0; i < Q; ++i) simd::store(queries[i].out + d + 16 * w, sums[w * Q + i]);
@@ -203,8 +211,11 @@ inline void blend_dims(const View& view, const Query* queries, Reach reach, Page
 template <int Q, class View>
 inline void blend(const View& view, const Query* queries, Reach reach, Pages pages, const float* weights,
                   size_t stride) {
-  for (int d = 0; d < view.kv.head_dim(); d += 16 * kAtOnce<Q>)
-    blend_dims<Q, kAtOnce<Q>>(view, queries, reach, pages, d, weights, stride);
+  constexpr int kDims = 16 * kAtOnce<Q>;
+  const int head_dim = view.kv.head_dim();
+  int d = 0;
+  for (; d + kDims <= head_dim; d += kDims) blend_dims<Q, kAtOnce<Q>>(view, queries, reach, pages, d, weights, stride);
+  for (; d < head_dim; d += 16) blend_dims<Q, 1>(view, queries, reach, pages, d, weights, stride);
 }
 
 // Calls `run` with the number of a tile's queries as a constant.

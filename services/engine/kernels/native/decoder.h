@@ -174,6 +174,6 @@ class Decoder {
   sm_batch sampled_;                    // the others, from then on
   std::vector<int32_t> sampled_rows_;   // its positions, sequences and rows
   int max_queries_ = 0;                 // that attend together: their scores stay in the second-level cache
-  static constexpr size_t kScoreBytes = 256 << 10;
+  static constexpr size_t kScoreBytes = (simd::kTileRows >= 8 ? 512 : 256) << 10;
   static constexpr int kFewRows = 2;
 };
