@@ -2,6 +2,7 @@
 
     python benchmarks/correction.py --json            unseen objects, 100 cases of each kind and language
     python benchmarks/correction.py --quick           10 of each
+    python benchmarks/correction.py --cases fresh     schemas, forms of values and damages of other kinds
     python benchmarks/correction.py --write FILE      only write the cases, as `stagemesh correct --jsonl` takes them
 
 The cases come from a seed (`correction_cases`). They go through the chain in this process, without a model, one after
@@ -24,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.correction_cases.case import Case, outcome
+from benchmarks.correction_cases.fresh import fresh_cases
 from benchmarks.correction_cases.generate import cases
 from benchmarks.lock import benchmark_lock, no_lock
 from benchmarks.machine import describe_machine
@@ -42,6 +44,7 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     determined: int = 0
     right: int = 0
+    certain: int = 0
     right_and_certain: int = 0
     wrong_and_certain: int = 0
     undetermined: int = 0
@@ -74,6 +77,7 @@ def measure(chain: RepairChain, case: Case) -> Tally:
         outcomes=Counter([found]),
         determined=int(case.determined),
         right=int(case.determined and found.startswith("right")),
+        certain=int(repair.certain),
         right_and_certain=int(case.determined and found == "right-certain"),
         wrong_and_certain=int(found == "wrong-certain"),
         undetermined=int(not case.determined),
@@ -94,6 +98,7 @@ def run(found: Iterable[Case]) -> dict[str, Tally]:
 
 
 def report(tallies: dict[str, Tally], seed: int, part: str) -> dict[str, Any]:
+    """The figures of all kinds; `part`: of which cases."""
     total = Tally()
     for tally in tallies.values():
         total.add(tally)
@@ -103,6 +108,7 @@ def report(tallies: dict[str, Tally], seed: int, part: str) -> dict[str, Any]:
         "part": part,
         "cases": sum(total.outcomes.values()),
         "right_percent": round(100 * total.right / total.determined, 2),
+        "right_percent_of_certain": round(100 * total.right_and_certain / max(total.certain, 1), 2),
         "right_and_certain_percent": round(100 * total.right_and_certain / total.determined, 2),
         "wrong_and_certain": total.wrong_and_certain,
         "undetermined": total.undetermined,
@@ -127,7 +133,8 @@ def _row(tally: Tally) -> dict[str, Any]:
         "certain_and_wrong": tally.wrong_and_certain,
         "undetermined": tally.undetermined,
         "undetermined_and_certain": tally.undetermined_and_certain,
-        "reported": tally.outcomes["open"] + tally.outcomes["wrong"],
+        "wrong": tally.outcomes["wrong"],
+        "open": tally.outcomes["open"],
     }
 
 
@@ -136,16 +143,20 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--quick", action="store_true", help="10 cases of each kind and language")
     parser.add_argument("--busy", action="store_true", help="do not wait for other benchmarks; times mean little then")
+    parser.add_argument("--cases", choices=("usual", "fresh"), default="usual", help="fresh: of kinds not made for")
     parser.add_argument("--part", choices=("train", "unseen"), default="unseen")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the cases as lines instead of measuring")
     arguments = parser.parse_args()
-    found = cases(arguments.seed, arguments.part, 10 if arguments.quick else 100)
+    part = "fresh" if arguments.cases == "fresh" else arguments.part
+    found = (
+        fresh_cases(arguments.seed) if part == "fresh" else cases(arguments.seed, part, 10 if arguments.quick else 100)
+    )
     if arguments.write:
         arguments.write.write_text("".join(case.line() + "\n" for case in found), encoding="utf-8")
         return
     with no_lock() if arguments.busy else benchmark_lock():
-        done = report(run(found), arguments.seed, arguments.part)
+        done = report(run(found), arguments.seed, part)
     for kind, row in done["kinds"].items():
         print(f"{kind:34}", " ".join(f"{name}={number}" for name, number in row.items() if number))
     print({key: value for key, value in done.items() if key not in ("kinds", "machine")})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -120,4 +119,4 @@ def _strings(value: Any, shape: Shape, about: str) -> Iterator[Guess]:
             )
         yield from string_guesses(text, shape, about)
     elif isinstance(value, str):
-        yield from string_guesses(unicodedata.normalize("NFC", value) and value, shape, about)
+        yield from string_guesses(str(value), shape, about)

@@ -6,6 +6,7 @@ import json
 
 from benchmarks.correction import report, run
 from benchmarks.correction_cases.case import same
+from benchmarks.correction_cases.fresh import fresh_cases
 from benchmarks.correction_cases.generate import KINDS, cases
 from benchmarks.correction_cases.objects import businesses
 from stagemesh.validation.constraint import Constraint, Kind
@@ -19,7 +20,7 @@ def test_every_kind_has_cases_in_both_languages_and_its_truth_is_valid() -> None
     validator = Validator(Limits())
     found = list(cases(3, "unseen", 2))
     assert {(case.kind, case.language) for case in found} == {(kind, lang) for kind in KINDS for lang in ("en", "zh")}
-    for case in found:
+    for case in (*found, *fresh_cases(3)):
         if case.determined:
             schema = Constraint(Kind.JSON_SCHEMA, json.dumps(case.schema))
             assert validator.validate(json.dumps(case.truth), schema).valid, case.id

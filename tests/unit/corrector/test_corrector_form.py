@@ -262,3 +262,11 @@ def test_no_text_takes_more_than_linear_time(number: int) -> None:
     spent_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
     assert spent_s < 10  # quadratic would be minutes of processor time, which other processes do not add to
     assert not done.certain or done.verdict.valid
+
+
+@pytest.mark.parametrize("told", [{"format": "uri"}, {"format": "date"}, {"pattern": "^X"}, {"maxLength": 2}])
+def test_a_word_without_quotes_that_a_string_schema_refuses_is_left_open(told: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", **told}}, "required": ["a"]}
+    repair = mended("{a: some words}", schema)
+    assert json.loads(repair.text) == {"a": "some words"}
+    assert not repair.certain
