@@ -5,11 +5,20 @@ from __future__ import annotations
 import signal
 
 import pytest
+import structlog
 
 from stagemesh.models.pull import pull
 from stagemesh.models.store import ModelFiles
 from stagemesh.runtime.config import read_source
 from stagemesh.runtime.mesh_config import MeshConfig
+
+# The library's own default shows the locals of every frame of a logged exception: tenths of a second each.
+structlog.configure(
+    processors=[
+        structlog.stdlib.add_log_level,
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 @pytest.fixture(scope="session")

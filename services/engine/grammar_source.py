@@ -11,6 +11,7 @@ from llguidance import LLMatcher
 from services.engine.schema_closing import close_objects
 from services.engine.schema_patterns import with_plain_patterns
 from stagemesh.validation.constraint import Constraint, Kind
+from stagemesh.validation.grammar import lark_of
 from stagemesh.validation.json_text import BadJson, dump, parse
 from stagemesh.validation.pointer import Path, to_pointer
 from stagemesh.validation.refusal import Refusal
@@ -48,10 +49,17 @@ def grammar_of(constraint: Constraint) -> str:
         case Kind.REGEX:
             return str(LLMatcher.grammar_from_regex(constraint.source))
         case Kind.GRAMMAR:
-            return str(LLMatcher.grammar_from_lark(constraint.source))
+            return str(LLMatcher.grammar_from_lark(_lark_of(constraint.source)))
         case Kind.CHOICE:
             return _choice_grammar(constraint.choices)
     raise invalid("it is empty: give a JSON schema, json_object, a regex, a grammar or choices", Kind.NONE)
+
+
+def _lark_of(grammar: str) -> str:
+    try:
+        return lark_of(grammar)
+    except Refusal as refusal:
+        raise invalid(refusal.message, Kind.GRAMMAR) from refusal
 
 
 def read_schema(text: str) -> dict[str, Any]:

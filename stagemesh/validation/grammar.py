@@ -1,4 +1,6 @@
-"""Regexes and Lark grammars by llguidance, the library by which the engine enforces them: one dialect, linear time.
+"""Regexes and grammars by llguidance, the library by which the engine enforces them: one dialect, linear time.
+
+Grammars are in Lark's form or in GBNF.
 
 Its regexes have neither look-around nor back-references, so no text makes them explode; its parser has limits of its
 own.
@@ -9,9 +11,13 @@ from __future__ import annotations
 from functools import cache
 
 from llguidance import LLMatcher, LLTokenizer
+from llguidance.gbnf_to_lark import any_to_lark
 
 from stagemesh.validation.limits import Limits
 from stagemesh.validation.refusal import TOO_LARGE, Refusal
+
+NOTHING_MATCHES = "NoExtensionBias"
+"""The library's name for a state from which no token leads on."""
 
 
 def compile_regex(pattern: str, limits: Limits) -> LLMatcher:
@@ -21,7 +27,25 @@ def compile_regex(pattern: str, limits: Limits) -> LLMatcher:
 
 def compile_grammar(grammar: str, limits: Limits) -> LLMatcher:
     """Raises Refusal INVALID_GRAMMAR."""
-    return _compile(LLMatcher.grammar_from_lark(grammar), grammar, "INVALID_GRAMMAR", "constraint.grammar", limits)
+    _check_size(grammar, "INVALID_GRAMMAR", "constraint.grammar", limits)
+    lark = LLMatcher.grammar_from_lark(lark_of(grammar))
+    return _compile(lark, grammar, "INVALID_GRAMMAR", "constraint.grammar", limits)
+
+
+def lark_of(grammar: str) -> str:
+    """In Lark's form; what is written in GBNF (`root ::= …`, as llama.cpp and XGrammar take it) is translated.
+
+    Raises Refusal INVALID_GRAMMAR.
+    """
+    if "::=" not in grammar:
+        return grammar
+    try:
+        return str(any_to_lark(grammar))
+    except RecursionError:
+        why = "it is nested too deeply"
+    except Exception as error:  # noqa: BLE001  the translator raises plain ones for whatever it cannot read
+        why = _first_line(str(error) or type(error).__name__)
+    raise Refusal("INVALID_GRAMMAR", f"it cannot be read as GBNF: {why}", field="constraint.grammar")
 
 
 def mismatch(matcher: LLMatcher, text: str) -> str | None:
@@ -43,11 +67,7 @@ def _bytes_as_tokens() -> LLTokenizer:
 
 
 def _compile(grammar: str, source: str, reason: str, field: str, limits: Limits) -> LLMatcher:
-    if not source:
-        raise Refusal(reason, "it is empty", field=field)
-    if len(source.encode()) > limits.max_constraint_bytes:
-        message = f"it has {len(source.encode())} bytes; {limits.max_constraint_bytes} are allowed"
-        raise Refusal(TOO_LARGE, message, field=field)
+    _check_size(source, reason, field, limits)
     matcher = LLMatcher(_bytes_as_tokens(), grammar, log_level=0)
     if not matcher.is_error():
         matcher.compute_bitmask()  # builds the lexer, so that what explodes does so here
@@ -56,11 +76,21 @@ def _compile(grammar: str, source: str, reason: str, field: str, limits: Limits)
     return matcher
 
 
+def _check_size(source: str, reason: str, field: str, limits: Limits) -> None:
+    if not source:
+        raise Refusal(reason, "it is empty", field=field)
+    if len(source.encode()) > limits.max_constraint_bytes:
+        message = f"it has {len(source.encode())} bytes; {limits.max_constraint_bytes} are allowed"
+        raise Refusal(TOO_LARGE, message, field=field)
+
+
 def _first_line(text: str) -> str:
     return text.strip().splitlines()[0][:200]
 
 
 def explanation(text: str) -> str:
     """The library's report without its frame: the reason stands in a line `error: …`, if there is one."""
+    if text.startswith(NOTHING_MATCHES):
+        return "no text can satisfy it; look for a rule or a $ref that leads to nothing but itself"
     errors = [line.removeprefix("error: ") for line in text.splitlines() if line.startswith("error: ")]
     return errors[0] if errors else _first_line(text)

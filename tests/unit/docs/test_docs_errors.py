@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from services.engine.kv.miss_cause import MissCause
@@ -18,8 +19,13 @@ REASON = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 ROW = re.compile(r"^\| `([A-Z0-9_]+)` \| ([A-Z_]+) \| (\d+) \| (.+) \|$", re.MULTILINE)
 
 
-def raised() -> Iterator[tuple[str, str]]:
+@cache
+def raised() -> tuple[tuple[str, str], ...]:
     """Reason and error class of each error that is made somewhere with a literal reason."""
+    return tuple(_raised())
+
+
+def _raised() -> Iterator[tuple[str, str]]:
     for package in ("services", "stagemesh"):
         for path in (ROOT / package).rglob("*.py"):
             if ROOT / "stagemesh" / "api" in path.parents:

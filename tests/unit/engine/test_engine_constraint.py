@@ -53,9 +53,10 @@ def feed(constraint: GrammarConstraint, tokenizer: Tokenizer, text: str) -> None
         (OutputConstraint(regex=r"[a-z]{3}-\d{2}"), "abc-42"),
         (OutputConstraint(regex=r"^[a-z]{3}$"), "abc"),
         (OutputConstraint(grammar='start: "a" "b"+ "c"'), "abbbc"),
+        (OutputConstraint(grammar='root ::= "a" many "c"\nmany ::= "b"+'), "abbbc"),
         (OutputConstraint(choice=ChoiceList(values=["yes", "no", '"quoted"\n'])), '"quoted"\n'),
     ],
-    ids=["schema", "object", "regex", "anchored-regex", "grammar", "choice"],
+    ids=["schema", "object", "regex", "anchored-regex", "grammar", "gbnf", "choice"],
 )
 def test_a_fitting_text_is_allowed_and_completes(
     compiler: ConstraintCompiler, tokenizer: Tokenizer, constraint: OutputConstraint, text: str
@@ -145,6 +146,7 @@ def deep(levels: int) -> str:
         OutputConstraint(grammar="start: nowhere"),
         OutputConstraint(grammar="\x00"),
         OutputConstraint(grammar="start: start"),
+        OutputConstraint(grammar="root ::= nowhere"),
         OutputConstraint(choice=ChoiceList()),
         OutputConstraint(choice=ChoiceList(values=["a", ""])),
     ],

@@ -392,7 +392,7 @@ class OutputConstraint(_message.Message):
     regex: _builtins.str
     """A regular expression that matches the whole answer."""
     grammar: _builtins.str
-    """A Lark grammar."""
+    """A Lark grammar, or one in GBNF (`root ::= …`)."""
     @_builtins.property
     def choice(self) -> Global___ChoiceList: ...
     def __init__(
