@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from services.corrector.form.digits import UNSURE, decimal_of, is_loose, read_based, read_digits, read_words
@@ -25,6 +25,11 @@ _CODE_BEFORE = re.compile(
     rf"^({'|'.join(code for code in CURRENCIES if code.isalpha() and code.isascii())})(?=[\d.,])", re.I
 )
 """A currency's code right before the digits."""
+_BRACKETED = re.compile(r"\(([^()]*)\)")
+_EACH = re.compile(r"(?:/|\bper |\ba |每)\s*[^\W\d]+$")
+_MINUS = re.compile(r"(?:minus|negative|负)\s*$")
+_BYTES_A_SECOND = re.compile(r"\b[KMGT]?B(?:ps|/s)\b")
+"""The case of the B tells bytes from bits."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +43,18 @@ class Amount:
     """What is counted (`boxes`), in small letters."""
     scale: int = 0
     """Power of ten that a word like `k` or 万 said, already in the value."""
+    is_rate: bool = False
+    """Money for each unit of something: 3500元/月."""
 
 
 def read_amount(text: str) -> Amount | None:
     """The one number that a text says; None if it says none, or several."""
-    if len(text) > MAX_CHARS:
+    if len(text) > MAX_CHARS or _BYTES_A_SECOND.search(text):
         return None
     text = unicodedata.normalize("NFKC", text).replace("−", "-").replace("–", "-").strip()
     text = _CODE_BEFORE.sub(r"\1 ", text.strip("\"'`“”*_ "))
+    if (inner := _BRACKETED.fullmatch(text)) and (amount := read_amount(inner[1])) and _is_money(amount):
+        return replace(amount, value=-abs(amount.value))
     if (based := read_based(text)) is not None:
         return Amount(Decimal(based), 0.9)
     if _PLAIN.fullmatch(text) and "." not in text and (number := decimal_of(text)) is not None:
@@ -65,8 +74,8 @@ def _around(before: str, digits: str, after: str) -> Amount | None:
         sign = -1
         after = after.removeprefix(")") if before.endswith("(") else after
         before = before.strip("-(").strip()
-    elif before.startswith("负"):
-        sign, before = -1, before[1:]
+    elif minus := _MINUS.search(before):
+        sign, before = -1, before[: minus.start()]
     elif before.endswith("(") and after.startswith(")"):
         return None
     is_dialled = before.endswith("+") and " " in digits  # +49 123
@@ -75,6 +84,8 @@ def _around(before: str, digits: str, after: str) -> Amount | None:
     if is_dialled or after in ("-", "x", "×", "*"):  # a sign, a range or a product that was cut off, or nothing
         sides.confidence = UNSURE
     sides.take(before)
+    if before.startswith("第") or _is_clock_unit(sides.unit) or (_is_year(digits) and after == "年"):
+        sides.confidence = UNSURE - 0.05  # the second week, week 2, the year 2025
     sides.take(after)
     if sides.is_broken:
         return None
@@ -92,7 +103,21 @@ def _around(before: str, digits: str, after: str) -> Amount | None:
         currency=sides.currency,
         count=sides.count,
         scale=sides.scale,
+        is_rate=bool(sides.currency) and _EACH.search(after) is not None,
     )
+
+
+def _is_money(amount: Amount) -> bool:
+    """Whether brackets around it make it negative."""
+    return not (amount.unit or amount.count)
+
+
+def _is_clock_unit(unit: str) -> bool:
+    return (dimension_of(unit) or ("",))[0] in ("time", "months")
+
+
+def _is_year(digits: str) -> bool:
+    return re.fullmatch(r"(?:19|20)\d\d", digits) is not None
 
 
 class _Sides:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from services.corrector.form.edits import Guess
+from services.corrector.form.lookalikes import is_rival, keys_like, looks_like
 from services.corrector.form.shape import Shape
 from services.corrector.form.slips import is_contrary, is_denied_in, is_id_slip, is_slip
 from services.corrector.form.source import Source
@@ -44,16 +45,32 @@ def key_guesses(value: Any, keys: Keys, shape: Shape, source: Source, *, is_cut:
     found = keys.lookup(text)
     if found.match is Match.EXACT:
         return None
+    alike = keys_like(text, keys)
+    if alike and (guesses := _like(text, alike, found.keys, shape, source)):
+        return guesses
     if found.match is Match.NEAR:
         return [_guess(text, found.keys[0], shape)]
     if found.match is Match.AMBIGUOUS:
-        said = [key for key in found.keys if source.holds(key)]
-        if len(said) == 1:
-            return [Guess(_typed(said[0], shape), "the key that stands in the source", 0.85, "anchor")]
-        return [
-            Guess(_typed(key, shape), "one of several keys that are equally near", 0.4, "anchor") for key in found.keys
-        ]
+        return _one_of(found.keys, shape, source, "one of several keys that are equally near")
     return _held(text, keys, shape, source, is_cut=is_cut)
+
+
+def _like(text: str, alike: Sequence[str], near: Sequence[str], shape: Shape, source: Source) -> list[Guess]:
+    """The one key that a value with look-alike characters means, or those that it may mean."""
+    rivals = [key for key in near if key not in alike]
+    is_like = len(alike) == 1 and looks_like(text, alike[0])
+    if is_like and not any(is_rival(text, alike[0], key) for key in rivals):
+        return [Guess(_typed(alike[0], shape), "the key in characters that look like its own", 0.9, "anchor")]
+    if len(alike) > 1 or rivals:
+        return _one_of([*alike, *rivals], shape, source, "one of several keys that look like it")
+    return []
+
+
+def _one_of(keys: Sequence[str], shape: Shape, source: Source, reason: str) -> list[Guess]:
+    said = [key for key in keys if source.holds(key)]
+    if len(said) == 1:
+        return [Guess(_typed(said[0], shape), "the key that stands in the source", 0.85, "anchor")]
+    return [Guess(_typed(key, shape), reason, 0.4, "anchor") for key in keys]
 
 
 def _guess(text: str, key: str, shape: Shape) -> Guess:
@@ -72,7 +89,8 @@ def _held(text: str, keys: Keys, shape: Shape, source: Source, *, is_cut: bool) 
     form = form_of(text).casefold()
     same = [key for key in some if form_of(key).casefold() == form]
     if len(same) == 1:
-        return [Guess(_typed(same[0], shape), "the key in another case", 0.85, "anchor")]
+        is_only = len(some) == len(keys)
+        return [Guess(_typed(same[0], shape), "the key in another case", 0.85 if is_only else 0.7, "anchor")]
     if is_cut and len(form) >= MIN_PREFIX_CHARS:
         begun = [key for key in some if form_of(key).casefold().startswith(form)]
         if len(begun) == 1 and len(some) == len(keys):

@@ -10,6 +10,7 @@ from typing import Any
 
 from rapidfuzz.distance import OSA
 
+from services.corrector.form.amounts import read_amount
 from services.corrector.form.booleans import read_boolean
 from services.corrector.form.edits import Guess
 from services.corrector.form.slips import is_contrary, is_slip
@@ -55,6 +56,7 @@ _SYNONYMS = (
     "pcs|pc|piece|pieces|个|件",
     "box|boxes|箱|盒",
     "m|meter|metre|meters|米",
+    "left|左|左侧|左边", "right|右|右侧|右边",
     "bank transfer|wire|wire transfer|transfer|银行转账|转账|电汇|对公转账",
     "cash|现金",
     "credit card|card|信用卡",
@@ -74,8 +76,16 @@ _SYNONYMS = (
 )  # fmt: skip
 
 
+_DASHES = str.maketrans(dict.fromkeys("‐‑‒–—−", "-") | {"\u2044": "/"})
+_SILENT = re.compile(r"[\s!\"'“”‘’。！]+")
+_SEPARATORS = re.compile(r"(?<=[^\W\d])[_\-./·:,，]+(?=\w)|(?<=\w)[_\-./·:,，]+(?=[^\W\d])")
+"""Between two words; between two digits, and before or after all, marks say something: 1.0 and 10, A and A-."""
+_DIGITS = str.maketrans("一二三四五六七八九壹贰叁肆伍陆柒捌玖", "123456789" * 2)
+
+
 def _folded(text: str) -> str:
-    return re.sub(r"[\s_\-./·:：,，。!！\"'“”‘’]+", "", unicodedata.normalize("NFKC", text).casefold())
+    bare = _SILENT.sub("", unicodedata.normalize("NFKC", text).casefold().translate(_DASHES))
+    return _SEPARATORS.sub("", bare).strip("_./·:,，")
 
 
 _GROUPS = [frozenset(_folded(word) for word in group.lstrip("=").split("|")) for group in _SYNONYMS]
@@ -99,9 +109,24 @@ def enum_guesses(value: Any, options: Sequence[Any]) -> list[Guess]:
     same = [option for option, other in folded if other == form and form]
     if len(same) == 1:
         return [Guess(same[0], "the allowed value in another spelling", 0.9)]
+    counted = [option for option, other in folded if other.translate(_DIGITS) == form.translate(_DIGITS) and form]
+    if len(counted) == 1:
+        return [Guess(counted[0], "the allowed value with another numeral", 0.85)]
+    if any(map(is_number, options)) and (numbers := _numeric(text, options)):
+        return numbers
     if form:
         return _synonyms(form, folded) or _boolean(value, options) or _near(form, folded) or _part(form, folded)
     return []
+
+
+def _numeric(text: str, options: Sequence[Any]) -> list[Guess]:
+    """The option that is the number of a text."""
+    amount = read_amount(text)
+    found = [option for option in options if amount and is_number(option) and option == amount.value]
+    if amount is None or len(found) != 1:
+        return []
+    is_bare = not (amount.unit or amount.currency)
+    return [Guess(found[0], "the allowed number in another form", amount.confidence if is_bare else 0.7)]
 
 
 def _synonyms(form: str, folded: list[tuple[Any, str]]) -> list[Guess]:
@@ -147,7 +172,7 @@ def _may_err(form: str, option: str) -> bool:
     """Long enough that one character off still tells which option was meant, and not its contrary or another number."""
     if len(option) < (3 if not option.isascii() else 4):
         return False
-    if re.sub(r"\D", "", form) != re.sub(r"\D", "", option):
+    if re.sub(r"\D", "", form) != re.sub(r"\D", "", option) or not re.search(r"[^\W\d]", option):
         return False
     return not is_contrary(form, option) and not (set(form) ^ set(option)) & _CONTRARY
 

@@ -20,7 +20,9 @@ _POWERS = {
 }
 _HAN_POWERS = {"千": 3, "万": 4, "十万": 5, "百万": 6, "千万": 7, "亿": 8}
 _HAN_SCALE = re.compile(r"(百万|千万|十万|[千万亿])(?:美|欧|港|日)?(?:元|$|[\s)）])")
-_RATE = re.compile(r"per|price|rate|cost|fee|/|单价|价格|费", re.IGNORECASE)
+_RATE = re.compile(
+    r"per|price|rate|cost|fee|rent|salary|wage|monthly|yearly|annual|/|单价|价格|费|租|薪|工资|月|年", re.IGNORECASE
+)
 
 
 def field_unit(about: str) -> str:

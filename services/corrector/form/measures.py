@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from services.corrector.form.amounts import Amount
 from services.corrector.form.field_units import counts_pieces, field_currency, field_power, field_unit, is_rate
-from services.corrector.form.units import BUNDLES, converted
+from services.corrector.form.units import BUNDLES, DOZENS, converted
 
 UNFIT = 0.55
 """The most that an amount in another unit or currency than the field's is sure of."""
@@ -37,6 +37,12 @@ def measured(amount: Amount, about: str) -> Measured:
         read = _unfit(read, f"{amount.count or amount.currency}, where {wanted} is asked for")
     if code and (amount.unit or (amount.currency and not _may_be(amount.currency, code))):
         read = _unfit(read, f"an amount in {amount.currency or amount.unit}, where {code} is asked for")
+    if amount.count in DOZENS and amount.count not in about.lower():
+        read = _unfit(read, f"a number of {amount.count}, where single things may be counted")
+    if amount.is_rate and not is_rate(about):
+        read = _unfit(read, "an amount for each unit of something")
+    if wanted and amount.scale and wanted != "%" and not (amount.unit or amount.count or amount.currency):
+        read = _unfit(read, "a scale that may belong to a unit")
     if counts_pieces(about) and (amount.unit or amount.currency or amount.count in BUNDLES):
         read = _unfit(read, "a number of other things than the field counts")
     return read

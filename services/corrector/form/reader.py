@@ -23,7 +23,7 @@ from services.corrector.form.values import Several, same
 from services.corrector.form.words import read_call, read_key_word, read_word
 from stagemesh.validation.pointer import Path
 
-TELLING = frozenset('{}[]:,"0123456789-tfn')
+TELLING = frozenset('{}[]:,"0123456789tfn')
 """Characters with which a token of JSON begins; most of what is read."""
 
 
@@ -177,7 +177,7 @@ class _Reader:
             num, odd = num + 1, odd or char != ","
             self._position += 1
         if odd:
-            self._note("commas that are not JSON's", 0.9)
+            self._note("commas that are not JSON's", 0.6 if first else 0.9)
         if first and num:
             self._note("a comma too many", 0.9)
         elif num > 1:

@@ -11,6 +11,7 @@ from services.corrector.form.booleans import read_boolean, reads_as_nothing
 from services.corrector.form.edits import Guess
 from services.corrector.form.enums import enum_guesses
 from services.corrector.form.measures import measured
+from services.corrector.form.polarity import agreed
 from services.corrector.form.shape import Shape
 from services.corrector.form.spellings import string_guesses
 from services.corrector.form.units import dimension_of
@@ -32,7 +33,7 @@ def scalar_guesses(value: Any, shape: Shape, about: str) -> list[Guess]:
 def _by_type(value: Any, shape: Shape, about: str) -> Iterator[Guess]:
     types = shape.types
     if "boolean" in types:
-        yield from _booleans(value)
+        yield from _booleans(value, about)
     if types & {"number", "integer"} and isinstance(value, str):
         yield from _numbers(value, shape, about)
     if "string" in types:
@@ -48,9 +49,10 @@ def _nothing(value: Any) -> Iterator[Guess]:
         yield Guess(None, "a word for nothing", confidence)
 
 
-def _booleans(value: Any) -> Iterator[Guess]:
+def _booleans(value: Any, about: str) -> Iterator[Guess]:
     if isinstance(value, str) and (read := read_boolean(value)):
-        yield Guess(read[0], "a word for true or false", read[1])
+        meant, confidence = agreed(value, *read, about.split(" ")[0])
+        yield Guess(meant, "a word for true or false", confidence)
     elif is_number(value) and value in (0, 1):
         yield Guess(bool(value), "a number for true or false", 0.85)
 

@@ -8,7 +8,13 @@ SPACES = re.compile(r"[ \t\r\n]+")
 _ODD = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\xa0\xad\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]+"
 )
-_LINE = re.compile(r"//[^\n]*|#[^\n]*|```[A-Za-z]*")
+_LINE = re.compile(r"//[^\n]*|#[^\n]*|```[A-Za-z]*|(?<=\s)--[ \t][^\n]*|<!--[^>\n]{0,400}-->")
+_LEFT_OUT = re.compile(
+    r"\b(?:more|omitted|remaining|rest|etc|and so on|truncated|snip|others?|same|likewise)\b|\.\.\.|…"
+    r"|其余|其他|省略|更多|同上|以此类推|类推|等等|略",
+    re.IGNORECASE,
+)
+"""What a comment says that stands in the place of something."""
 _ELLIPSIS = re.compile(r"\.{3,}|…+")
 
 
@@ -29,11 +35,11 @@ class Trivia:
             elif match := _ODD.match(text, position):
                 noted.setdefault("characters that are no white space of JSON", 0.9)
                 position = match.end()
-            elif match := _LINE.match(text, position):
-                noted.setdefault("a comment", 0.9)
-                position = match.end()
-            elif text.startswith("/*", position) and (end := self._block_end(position)) > 0:
-                noted.setdefault("a comment", 0.9)
+            elif (end := self._comment_end(position)) > 0:
+                if _LEFT_OUT.search(text, position, end):
+                    noted["a comment about something left out"] = 0.5
+                else:
+                    noted.setdefault("a comment", 0.9)
                 position = end
             elif match := _ELLIPSIS.match(text, position):
                 noted["an ellipsis in place of something"] = 0.5
@@ -41,6 +47,11 @@ class Trivia:
             else:
                 break
         return position
+
+    def _comment_end(self, position: int) -> int:
+        if match := _LINE.match(self._text, position):
+            return match.end()
+        return self._block_end(position) if self._text.startswith("/*", position) else -1
 
     def _block_end(self, position: int) -> int:
         if self._no_block_end:

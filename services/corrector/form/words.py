@@ -15,6 +15,8 @@ _RUN = {
     "item": re.compile(r"[^,，;；、{}\[\]｛｝［］()（）\n\r/#\"\\]+"),
 }
 _COMMENT = re.compile(r"//|/\*|#|```")
+_LATER_COMMENT = re.compile(r"\s(?:--[ \t]|<!--)")
+_MAYBE_COMMENT = re.compile(r"\s(?:;|--|//|#)")
 _KEY_WORD = re.compile(r"[^:：=,，;；{}\[\]｛｝\n\r]{0,100}")
 _STRAY_QUOTES = "\"'“”‘’`"
 
@@ -35,10 +37,14 @@ def read_word(text: str, start: int, context: str) -> ReadWord:
         if value is not None or number == "null":
             return ReadWord(value, match.end(), cut=match.end() == len(text) and number not in _CONSTANTS)
     end = _end(text, start, context)
+    if later := _LATER_COMMENT.search(text, start, end):
+        end = later.start()
     raw = text[start:end].rstrip()
     done = ReadWord(Word(raw.strip(_STRAY_QUOTES).strip()), end, cut=end == len(text))
     if raw.strip(_STRAY_QUOTES) != raw:
         done.notes.append(("a quote that opens or closes nothing", 0.75))
+    if _MAYBE_COMMENT.search(raw):
+        done.notes.append(("a word that may hold a comment", 0.6))
     done.notes.append(("values without quotes", 0.9))
     return done
 

@@ -270,3 +270,75 @@ def test_a_word_without_quotes_that_a_string_schema_refuses_is_left_open(told: d
     repair = mended("{a: some words}", schema)
     assert json.loads(repair.text) == {"a": "some words"}
     assert not repair.certain
+
+
+def with_options(value: Any, options: list[Any]) -> Repair:
+    schema = {"type": "object", "properties": {"a": {"enum": options}}, "required": ["a"]}
+    return mended(json.dumps({"a": value}), schema)
+
+
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [
+        ("11", ["1.0", "1.1"]),
+        (10, ["1.0", "1.1"]),
+        ("12", ["1/2", "1/4"]),
+        ("1-1", ["1.0", "1.1"]),
+        ("A", ["A-", "B-"]),
+        ("B-", ["A", "B"]),
+        ("十二级", ["一级", "二级"]),
+    ],
+)
+def test_marks_beside_digits_and_at_the_ends_tell_options_apart(value: Any, options: list[Any]) -> None:
+    assert not with_options(value, options).certain
+
+
+@pytest.mark.parametrize(
+    ("value", "options", "wanted"),
+    [
+        ("Net-30", ["net30", "net60"], "net30"),
+        ("A –", ["A", "A-"], "A-"),
+        ("a+", ["A", "A+"], "A+"),
+        ("½", ["1/2", "1/4"], "1/2"),
+        ("2级", ["一级", "二级"], "二级"),
+        ("twenty", [10, 20], 20),
+    ],
+)
+def test_an_option_in_another_spelling_is_found(value: str, options: list[Any], wanted: Any) -> None:
+    done = with_options(value, options)
+    assert (json.loads(done.text)["a"], done.certain) == (wanted, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted", "certain"),
+    [
+        ("disabled", "enabled", False, True),
+        ("isInactive", "inactive", True, True),
+        ("停用", "已启用", False, False),
+        ("enabled", "off", False, True),
+        ("is_wrong", "correct", False, False),
+        ("wifi", "on", True, True),
+        ("has_errors", "无", False, True),
+        ("disabled", "yes", True, True),
+        ("blocked", "active", True, False),
+        ("无过敏史", "无", False, False),
+        ("not_taxable", "active", True, False),
+    ],
+)
+def test_a_word_for_a_state_is_read_beside_its_fields_name(name: str, value: str, wanted: bool, certain: bool) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "boolean"}}, "required": [name]}
+    done = mended(json.dumps({name: value}), schema)
+    assert (json.loads(done.text)[name], done.certain) == (wanted, certain)
+
+
+def test_a_comment_about_something_left_out_leaves_the_whole_unsure() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}, "required": ["a"]}
+    assert mended('{"a": [1, 2 // counted twice\n]}', schema).certain
+    assert not mended('{"a": [1, 2, // and 3 more\n]}', schema).certain
+
+
+@pytest.mark.parametrize("comment", ["-- checked", "<!-- checked -->", "// checked", "# checked", "/* a\n b */"])
+def test_a_comment_of_another_language_is_no_part_of_a_value(comment: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": ["string", "null"]}, "b": {"type": "array"}}}
+    done = mended(f'{{"a": null  {comment}\n, "b": [  {comment}\n  "x"]}}', schema)
+    assert (json.loads(done.text), done.certain) == ({"a": None, "b": ["x"]}, True)

@@ -49,6 +49,16 @@ def mended(name: str, value: str) -> Repair:
         ("temperature", "21℃", 21),
         ("quantity", "5 boxes", 5),
         ("pieces", "5 pcs", 5),
+        ("pressure_kpa", "1500 Pa", 1.5),
+        ("frequency_mhz", "2.4 GHz", 2400),
+        ("current_ma", "0.35 A", 350),
+        ("voltage_v", "0.22 kV", 220),
+        ("rate_mbps", "0.1 Gbps", 100),
+        ("dose_mg", "500 µg", 0.5),
+        ("memory_mib", "0.5 GiB", 512),
+        ("balance_usd", "($1,250.00)", -1250),
+        ("altitude_m", "minus 12 m", -12),
+        ("monthly_rent_cny", "3500元/月", 3500),
     ],
 )
 def test_a_number_comes_in_the_unit_of_its_field(name: str, value: str, wanted: float) -> None:
@@ -74,6 +84,14 @@ def test_a_number_comes_in_the_unit_of_its_field(name: str, value: str, wanted: 
         ("pieces", "2 kg"),
         ("size_mb", "1 GB"),
         ("power_w", "3 mW"),
+        ("rate_mbps", "100 MBps"),
+        ("size_mb", "500k"),
+        ("quantity", "2 dozen"),
+        ("quantity", "3打"),
+        ("amount_cny", "3500元/月"),
+        ("delivery_days", "week 2"),
+        ("warranty_years", "第2年"),
+        ("warranty_years", "2025年"),
     ],
 )
 def test_a_number_in_another_unit_or_currency_is_never_certain(name: str, value: str) -> None:
