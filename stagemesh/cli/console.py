@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -21,6 +22,14 @@ out = _console(sys.stdout)
 
 err = _console(sys.stderr, stderr=True)
 """Progress and remarks."""
+
+
+def print_lines(lines: Sequence[str], nothing: str) -> None:
+    """Each on a line of its own; without any, `nothing` as a remark."""
+    for line in lines:
+        sys.stdout.write(line + "\n")
+    if not lines:
+        err.print(nothing, markup=False)
 
 
 def print_json(value: dict[str, Any] | list[Any]) -> None:

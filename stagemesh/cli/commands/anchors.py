@@ -108,8 +108,7 @@ def list_(tenant_id: str, as_json: bool, state: Path | None, config: Path | None
     if as_json:
         console.print_json([set_json(one) for one in found])
         return
-    for one in found:
-        click.echo(set_line(one))
+    console.print_lines([set_line(one) for one in found], f"{tenant_id} has no anchor sets")
 
 
 @command.command("show")

@@ -88,8 +88,10 @@ def top(tenant_id: str, limit: int, as_json: bool, state: Path | None, config: P
     found = _call(state, config, lambda stub, options: stub.Top(request, **options))
     if as_json:
         console.print_json([cache_view.session_json(session) for session in found.sessions])
-    else:
+    elif found.sessions:
         console.out.print(cache_view.top_view(found))
+    else:
+        console.print_lines([], "no session is known to the cache")
 
 
 @command.command("explain", epilog=EXPLAIN_EXAMPLES, short_help="Where a request's KV came from, and why it missed.")

@@ -128,8 +128,7 @@ def list_(tenant_id: str, as_json: bool, state: Path | None, config: Path | None
     if as_json:
         console.print_json([base_json(base) for base in found.bases])
         return
-    for base in found.bases:
-        click.echo(base_line(base))
+    console.print_lines([base_line(base) for base in found.bases], f"{tenant_id} has no knowledge bases")
 
 
 @command.command("search", short_help="The passages that a question would get.")
@@ -159,8 +158,7 @@ def search(
     if as_json:
         console.print_json([passage_json(passage) for passage in found.passages])
         return
-    for passage in found.passages:
-        click.echo("\n".join(passage_lines(passage)))
+    console.print_lines(["\n".join(passage_lines(passage)) for passage in found.passages], "nothing is found")
 
 
 @command.command("drop")

@@ -69,8 +69,10 @@ def list_(tenant_id: str, as_json: bool, state: Path | None, config: Path | None
     found = list(_call(state, config, lambda stub, options: stub.ListRules(request, **options)).sets)
     if as_json:
         console.print_json([as_data(one) for one in found])
-    else:
+    elif found:
         _show(found, as_json=False)
+    else:
+        console.print_lines([], f"{tenant_id} has no stored rules")
 
 
 @command.command("show")

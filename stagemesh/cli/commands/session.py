@@ -42,8 +42,7 @@ def list_(connection: Connection, user_id: str, as_json: bool) -> None:
     if as_json:
         console.print_json([summary_json(session) for session in sessions])
         return
-    for session in sessions:
-        click.echo(summary_line(session))
+    console.print_lines([summary_line(session) for session in sessions], "there are no sessions")
 
 
 @command.command("show", short_help="A session, or what is kept of a user.")
@@ -115,8 +114,7 @@ def list_preferences(connection: Connection, user_id: str, as_json: bool) -> Non
     if as_json:
         console.print_json([preference_json(preference) for preference in found])
         return
-    for preference in found:
-        click.echo(preference_line(preference))
+    console.print_lines([preference_line(preference) for preference in found], f"{user_id} has no preferences")
 
 
 @preferences.command("set")

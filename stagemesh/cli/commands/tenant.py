@@ -61,8 +61,11 @@ def list_(as_json: bool, state: Path | None, config: Path | None) -> None:
     if as_json:
         console.print_json([{"tenant_id": each.tenant_id, "created_at_s": each.created_at_s} for each in records])
         return
-    for each in records:
-        click.echo(f"{each.tenant_id}  since {time.strftime('%Y-%m-%d %H:%M', time.localtime(each.created_at_s))}")
+    lines = [
+        f"{each.tenant_id}  since {time.strftime('%Y-%m-%d %H:%M', time.localtime(each.created_at_s))}"
+        for each in records
+    ]
+    console.print_lines(lines, "there are no tenants; `stagemesh tenant create` makes one")
 
 
 @command.command("revoke", short_help="Remove a tenant with all its keys.")

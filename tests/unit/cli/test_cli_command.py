@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from stagemesh.cli.console import print_lines
 from stagemesh.cli.exits import Exit
 from stagemesh.cli.main import COMMANDS, main
 from stagemesh.cli.mesh_access import command_for
@@ -167,3 +168,10 @@ def test_every_command_is_documented() -> None:
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     for name in COMMANDS:
         assert f"`stagemesh {name}" in text
+
+
+def test_a_list_without_entries_leaves_stdout_empty_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    print_lines([], "there are no sessions")
+    assert capsys.readouterr() == ("", "there are no sessions\n")
+    print_lines(["a", "b [x]"], "there are none")
+    assert capsys.readouterr() == ("a\nb [x]\n", "")
