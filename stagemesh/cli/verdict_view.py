@@ -66,10 +66,15 @@ def exit_of(outcome: Outcome) -> Exit:
 
 
 def of_verdict(verdict: validator_pb2.Verdict, text: str, ms: float) -> Outcome:
-    """The outcome of a validation: nothing is changed, and it is certain where everything was looked at."""
+    """The outcome of a validation: nothing is changed, and it is certain where everything was looked at and meets its
+    formats."""
     errors = errors_of(verdict)
-    certain = not any(error["rule"] in INCOMPLETE for error in errors)
+    certain = not any(error["rule"] in INCOMPLETE or _is_unmet_format(error) for error in errors)
     return Outcome(valid=verdict.valid, certain=certain, text=text, value=verdict.value, errors=errors, ms=ms)
+
+
+def _is_unmet_format(error: dict[str, Any]) -> bool:
+    return bool(error["rule"] == "format" and error["severity"] == "warning")
 
 
 def errors_of(verdict: validator_pb2.Verdict) -> list[dict[str, Any]]:

@@ -114,6 +114,14 @@ def test_a_verdict_on_a_part_is_not_certain() -> None:
     assert verdict_view.lines(outcome)[0] == "not valid, not certain"
 
 
+def test_a_valid_text_that_does_not_meet_its_formats_is_not_certain(tmp_path: Path) -> None:
+    (tmp_path / "day.json").write_text('{"properties": {"day": {"format": "date"}}}', encoding="utf-8")
+    result = run("--local", "--schema", str(tmp_path / "day.json"), text='{"day": "03/04/2026"}')
+    assert result.exit_code == Exit.OK
+    shown = result.stdout.splitlines()
+    assert (shown[0], shown[1].split(":")[0]) == ("valid, not certain", "  format (warning)")
+
+
 def test_changes_are_shown_with_step_and_confidence() -> None:
     change = {"pointer": "/a", "from": "1", "to": 1, "reason": "a number", "confidence": 0.9, "step": "schema"}
     outcome = verdict_view.Outcome(valid=True, certain=True, text="{}", value="{}", changes=[change], more={"id": "7"})

@@ -8,6 +8,12 @@ from services.gateway.http.shape import Shape
 from services.gateway.job import has_demands
 from stagemesh.api.gateway.v1 import gateway_pb2
 
+UNGUIDED_FORMATS = (
+    "idn-email", "idn-hostname", "iri", "iri-reference", "uri-reference", "uri-template", "json-pointer",
+    "relative-json-pointer", "regex",
+)  # fmt: skip
+"""Formats that the engine's grammar does not hold an answer to; one that is valid without them may be mended."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
@@ -26,4 +32,5 @@ class Order:
     @property
     def may_be_corrected(self) -> bool:
         """The text can still change after it was generated, so it is sent when it is final."""
-        return has_demands(self.requests[0])
+        schema = self.requests[0].constraint.json_schema
+        return has_demands(self.requests[0]) or any(f'"{name}"' in schema for name in UNGUIDED_FORMATS)
