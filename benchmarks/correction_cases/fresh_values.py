@@ -101,8 +101,8 @@ RATES = (
 )  # fmt: skip
 
 DURATIONS = (
-    _told("duration_min", NUMBER, 80, "1h 20m", "1h20m", "1:20 h", "1 hour 20 minutes", "1小时20分钟", "80 min", "80分钟", "1 hr 20 min", "PT1H20M", "4800 s", "1h20min", "1 hour and 20 minutes", "一小时二十分钟", "1h 20'", "1 h 20 m", "1.3333333333 h?", "01:20:00", "1小时20分", "80m", "80'", "1时20分"),
-    _told("duration_min", NUMBER, UNKNOWN, "1:20", "about an hour", "1-2 h", "1 month", "a while", "1h 80m", "1h or 2h", "20 past 1", "1 day?", "1 session", "1:75 h", "一个多小时", "80分", "一会儿"),
+    _told("duration_min", NUMBER, 80, "1h 20m", "1h20m", "1:20 h", "1 hour 20 minutes", "1小时20分钟", "80 min", "80分钟", "1 hr 20 min", "PT1H20M", "4800 s", "1h20min", "1 hour and 20 minutes", "一小时二十分钟", "1h 20'", "1 h 20 m", "01:20:00", "1小时20分", "80m", "80'", "1时20分"),
+    _told("duration_min", NUMBER, UNKNOWN, "1:20", "about an hour", "1-2 h", "1 month", "a while", "1h 80m", "1h or 2h", "20 past 1", "1 day?", "1 session", "1:75 h", "一个多小时", "一会儿"),
     _told("duration_s", INTEGER, 90, "1m 30s", "1:30 min", "90s", "1 min 30 sec", "一分半", "1分30秒", "1.5 min", "PT1M30S", "00:01:30", "1'30\"", "一分半钟", "90 seconds", "90000 ms", "1分半"),
     _told("duration_s", INTEGER, UNKNOWN, "1:30", "a moment", "~90s", "90-120s", "1.5", "90+ s"),
     _told("contract_months", INTEGER, 6, "半年", "6 months", "6个月", "half a year", "六个月", "0.5 years", "P6M", "six months", "6 mo", "half year"),

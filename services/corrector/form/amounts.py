@@ -7,7 +7,15 @@ import unicodedata
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from services.corrector.form.digits import UNSURE, decimal_of, is_loose, read_based, read_digits, read_words
+from services.corrector.form.digits import (
+    UNSURE,
+    decimal_of,
+    is_loose,
+    read_based,
+    read_decimal_words,
+    read_digits,
+    read_words,
+)
 from services.corrector.form.units import (
     APPROXIMATE,
     COUNTS,
@@ -179,5 +187,7 @@ def _in_words(text: str) -> Amount | None:
     for suffix in ("元整", "圆整", "元", "圆", "dollars", "只", "个", "件", "人", "天", "only", "台"):
         bare = bare.removesuffix(suffix).strip()
     bare = bare.removeprefix("人民币").replace(" ", "" if not bare.isascii() else " ")
-    value = read_words(bare)
+    if bare.startswith("百分之") and (share := read_decimal_words(bare.removeprefix("百分之"))) is not None:
+        return Amount(share, 0.85, unit="%")
+    value = read_words(bare) if bare.isascii() else read_decimal_words(bare)
     return None if value is None or not bare else Amount(Decimal(value), 0.7 if is_loose(bare) else 0.85)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from decimal import Decimal, InvalidOperation
 
-from stagemesh.validation.numerals.chinese import chinese_number
+from stagemesh.validation.numerals.chinese import DIGITS, chinese_number
 from stagemesh.validation.numerals.english import english_number
 
 SURE, UNSURE = 0.9, 0.7
@@ -13,6 +14,13 @@ SURE, UNSURE = 0.9, 0.7
 _GROUPS = {mark: re.compile(rf"[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+") for mark in (",", ".", " ", "'", "_")}
 _INDIAN = re.compile(r"[1-9]\d{0,1}(?:,\d{2})+,\d{3}")
 _EXPONENT = re.compile(r"(?<![\w.+-])-?\d{1,40}(?:\.\d{1,40})?[eE][+-]?\d{1,3}(?![\w.])")
+_SLASHED = re.compile(r"(\d{1,6})\s*/\s*(\d{1,6})")
+_CHINESE_FRACTION = re.compile(r"([二三四五六七八九十百千]{1,4})分之([一二两三四五六七八九十百点零]{1,8})")
+_FRACTIONS = {
+    **dict.fromkeys(("half", "a half", "one half", "一半"), Decimal("0.5")),
+    **dict.fromkeys(("a quarter", "one quarter"), Decimal("0.25")),
+    "three quarters": Decimal("0.75"),
+}
 _BASED = re.compile(r"([+-]?)0([xX][0-9a-fA-F]{1,32}|[oO][0-7]{1,40}|[bB][01]{1,128})")
 _SPOKEN = re.compile(r"(.*)([百佰千仟万萬亿億])([一二三四五六七八九壹贰叁肆伍陆柒捌玖两])")
 """A last digit straight after a scale counts tenths of it: 三百五, 一万二."""
@@ -75,6 +83,33 @@ def read_words(text: str) -> int | None:
     if spoken := _SPOKEN.fullmatch(text):
         text = f"{text}{_TENTH[spoken[2]]}"
     return chinese_number(text)
+
+
+def read_decimal_words(text: str) -> Decimal | None:
+    """A Chinese numeral, with 点 for the point: 三点五."""
+    whole, point, fraction = text.partition("点")
+    value = read_words(whole)
+    if value is None or not point:
+        return None if value is None else Decimal(value)
+    digits = read_words(fraction) if all(char in DIGITS for char in fraction) else None
+    return None if digits is None else Decimal(f"{value}.{digits:0{len(fraction)}d}")
+
+
+def read_fraction(text: str) -> Decimal | None:
+    """`1/2`, 四分之三, `half`, `three quarters`; None for what is none, or has no end as a decimal."""
+    bare = unicodedata.normalize("NFKC", text).replace("\u2044", "/").strip().lower()
+    if bare in _FRACTIONS:
+        return _FRACTIONS[bare]
+    if match := _SLASHED.fullmatch(bare):
+        above, below = Decimal(match[1]), Decimal(match[2])
+    elif match := _CHINESE_FRACTION.fullmatch(bare):
+        above, below = read_decimal_words(match[2]) or Decimal(0), Decimal(read_words(match[1]) or 0)
+    else:
+        return None
+    if not above or not below:
+        return None
+    value = above / below
+    return value if value == round(value, 6) else None
 
 
 def is_loose(text: str) -> bool:

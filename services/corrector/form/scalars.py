@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 from services.corrector.form.amounts import Amount, read_amount
 from services.corrector.form.booleans import read_boolean, reads_as_nothing
+from services.corrector.form.compounds import read_compound
+from services.corrector.form.digits import read_fraction
 from services.corrector.form.edits import Guess
 from services.corrector.form.enums import enum_guesses
+from services.corrector.form.field_units import field_unit
 from services.corrector.form.measures import measured
 from services.corrector.form.polarity import agreed
 from services.corrector.form.shape import Shape
@@ -18,6 +22,7 @@ from services.corrector.form.units import dimension_of
 from services.corrector.form.values import Word, is_number, plain_number
 from stagemesh.validation.json_text import dump
 
+_OUT_OF = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\s*(?:/|out of)\s*(\d{1,6})")
 NOT_NUMBERS = frozenset({"nan", "infinity", "-infinity", "inf", "-inf", "+infinity", "+inf"})
 
 
@@ -58,7 +63,10 @@ def _booleans(value: Any, about: str) -> Iterator[Guess]:
 
 
 def _numbers(text: str, shape: Shape, about: str) -> Iterator[Guess]:
-    amount = read_amount(text)
+    if guess := _ratio(text, shape):
+        yield guess
+        return
+    amount = read_compound(text, field_unit(about)) or read_amount(text)
     if amount is None or text.strip().casefold() in NOT_NUMBERS:
         return
     if amount.unit and dimension_of(amount.unit) == dimension_of("%"):
@@ -75,6 +83,20 @@ def _numbers(text: str, shape: Shape, about: str) -> Iterator[Guess]:
             reason,
             0.75,
         )
+
+
+def _ratio(text: str, shape: Shape) -> Guess | None:
+    """`3/4` as a share of one, and `4/5` or `4 out of 5` of at most five; elsewhere it may be anything."""
+    maximum = shape.keywords.get("maximum")
+    if not is_number(maximum) or "number" not in shape.types:
+        return None
+    if maximum == 1:
+        value = read_fraction(text)
+        return None if value is None else Guess(plain_number(value), "a fraction", 0.85)
+    match = _OUT_OF.fullmatch(text.strip().lower())
+    if match is None or Decimal(match[2]) != maximum:
+        return None
+    return Guess(plain_number(Decimal(match[1])), "a number out of the most that is allowed", 0.85)
 
 
 def _grouped(text: str, value: Decimal, shape: Shape, confidence: float) -> float:

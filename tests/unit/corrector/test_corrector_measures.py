@@ -101,3 +101,69 @@ def test_a_number_in_another_unit_or_currency_is_never_certain(name: str, value:
 def test_an_amount_goes_into_the_scale_of_its_field() -> None:
     assert json.loads(mended("amount_keur", "20,000 EUR").text)["amount_keur"] == 20
     assert json.loads(mended("价格_万元", "50000元").text)["价格_万元"] == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("duration_min", "1h 20m", 80),
+        ("duration_min", "1:20 h", 80),
+        ("duration_min", "1 hour and 20 minutes", 80),
+        ("duration_min", "1小时20分", 80),
+        ("duration_min", "01:20:00", 80),
+        ("duration_min", "PT1H20M", 80),
+        ("duration_s", "1:30 min", 90),
+        ("duration_s", "一分半钟", 90),
+        ("duration_s", "1'30\"", 90),
+        ("contract_months", "半年", 6),
+        ("contract_months", "一年半", 18),
+        ("contract_months", "one and a half years", 18),
+        ("contract_months", "1y 6m", 18),
+        ("delivery_days", "两周", 14),
+        ("delivery_days", "a fortnight", 14),
+        ("时长_小时", "一个半小时", 1.5),
+        ("hours", "half an hour", 0.5),
+        ("net_weight_kg", "2 kg 500 g", 2.5),
+        ("height_cm", "1米8", 180),
+        ("length_mm", "½ inch", 12.7),
+        ("weight_t", "三点五吨", 3.5),
+        ("amount_cny", "12元5角", 12.5),
+        ("tax_percent", "百分之七点五", 7.5),
+    ],
+)
+def test_a_quantity_in_parts_or_in_words_comes_in_the_unit_of_its_field(name: str, value: str, wanted: float) -> None:
+    done = mended(name, value)
+    assert (json.loads(done.text)[name], done.certain) == (wanted, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("duration_min", "1:20"),
+        ("duration_min", "1h 80m"),
+        ("duration_min", "1h or 2h"),
+        ("duration_min", "一个多小时"),
+        ("duration_min", "1 month"),
+        ("contract_months", "26 weeks"),
+        ("contract_months", "半年左右"),
+        ("contract_months", "每半年"),
+        ("delivery_days", "两三周"),
+        ("delivery_days", "两周内"),
+        ("delivery_days", "一个月"),
+        ("delivery_days", "周二"),
+        ("duration", "1h 20m"),
+        ("net_weight_kg", "5 kg 10 kg"),
+        ("hours", "三分之一小时"),
+    ],
+)
+def test_a_quantity_that_is_not_exact_or_not_of_the_field_is_never_certain(name: str, value: str) -> None:
+    assert not mended(name, value).certain
+
+
+@pytest.mark.parametrize(("value", "most", "wanted"), [("3/4", 1, 0.75), ("一半", 1, 0.5), ("4 out of 5", 5, 4)])
+def test_a_fraction_is_read_where_the_most_that_is_allowed_says_what_of(value: str, most: int, wanted: float) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "number", "maximum": most}}, "required": ["a"]}
+    text = json.dumps({"a": value}, ensure_ascii=False)
+    done = CHAIN.repair(text, Constraint(Kind.JSON_SCHEMA, json.dumps(schema)), [], "")
+    assert (json.loads(done.text)["a"], done.certain) == (wanted, True)
+    assert not mended("a", value).certain
