@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import dataclass, field
@@ -40,7 +41,7 @@ class Candidate:
 def candidates(text: str, *, max_depth: int) -> list[Candidate]:
     """What the text may mean, in the order in which it stands."""
     notes: dict[str, float] = {}
-    text = _unescaped(text, notes)
+    text = _unescaped(_unmarked(text, notes), notes)
     for stretch, offset in _stretches(text):
         found = _in(stretch, max_depth)
         if found:
@@ -49,8 +50,20 @@ def candidates(text: str, *, max_depth: int) -> list[Candidate]:
                 if offset or stretch is not text:
                     candidate.notes["a code fence"] = 0.95
             _note_prose(stretch, found)
-            return _final(stretch, found)
+            return [*_without_opener(stretch, notes, max_depth), *_final(stretch, found)]
     return _without_brackets(text, notes, max_depth)
+
+
+def _unmarked(text: str, notes: dict[str, float]) -> str:
+    """The text without the marks of a quotation, and without the entities of HTML."""
+    lines = text.strip().split("\n")
+    if all(line.startswith(">") or not line.strip() for line in lines) and len(lines) > 1:
+        text = "\n".join(line.removeprefix(">").removeprefix(" ") for line in lines)
+        notes["lines that were marked as quoted"] = 0.9
+    if "&quot;" in text and '"' not in text:
+        text = html.unescape(text)
+        notes["entities of HTML"] = 0.85
+    return text
 
 
 def _unescaped(text: str, notes: dict[str, float]) -> str:
@@ -126,6 +139,20 @@ def _final(text: str, found: list[Candidate]) -> list[Candidate]:
         return found
     last.notes["the value that the text calls final"] = 0.85
     return [last]
+
+
+def _without_opener(text: str, notes: dict[str, float], max_depth: int) -> list[Candidate]:
+    """Members of an object whose opening brace is missing."""
+    if text.lstrip()[:1] not in ('"', "'", "“") or not _MEMBERS.match(text) or not text.rstrip().endswith("}"):
+        return []
+    try:
+        reading = read("{" + text.strip(), max_depth=max_depth)
+    except TooDeep:
+        return []
+    if reading.cut:
+        return []
+    reading.notes["the opening brace was missing"] = 0.85
+    return [Candidate(reading, 0, dict(notes))]
 
 
 def _without_brackets(text: str, notes: dict[str, float], max_depth: int) -> list[Candidate]:

@@ -45,10 +45,14 @@ _YEAR_MONTH_DAY = re.compile(rf"(\d{{4}})[\s\-/.,]*{_MONTH}[\s\-/.]*(\d{{1,2}})(
 _CHINESE = re.compile(
     r"([〇零一二三四五六七八九]{4})年([一二三四五六七八九十]{1,3})月([一二三四五六七八九十]{1,3})(?:日|号)?"
 )
+_WEEK = re.compile(r"(\d{4})-?W(\d{2})-?([1-7])(?!\d)")
+_ORDINAL = re.compile(r"(\d{4})-(\d{3})(?!\d)")
+_DASHES = str.maketrans(dict.fromkeys("‐‑‒–—−", "-"))
 _TIME = re.compile(
     r"(上午|下午|晚上|中午|凌晨|早上)?\s*(\d{1,2})\s*[:时点h]\s*(?:(\d{1,2})\s*(?:[:分]\s*(?:(\d{1,2})(?:\.(\d{1,9}))?\s*秒?)?)?)?\s*([ap]\.?m\.?)?",
     re.I,
 )
+_COMPACT_TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d)([0-5]\d)()()")
 _HOUR = re.compile(r"(\d{1,2})()()()\s*([ap]\.?m\.?)", re.I)
 _ZONE = re.compile(r"\s*(?:(z|utc|gmt)(?![a-z])\s*)?(?:\(?(?:utc|gmt)?\s*([+-])\s*(\d{1,2}):?(\d{2})?\)?)?", re.I)
 _ZONES = {"北京时间": "+08:00", "cst": "", "est": "", "pst": ""}
@@ -69,7 +73,7 @@ def read_dates(text: str) -> list[Moment]:
     """All dates that the whole text may mean, the likeliest first; none if it is not a date and nothing else."""
     if len(text) > MAX_CHARS:
         return []
-    text = unicodedata.normalize("NFKC", text).replace("−", "-").strip(" \t\r\n\"'“”.,;")
+    text = unicodedata.normalize("NFKC", text).translate(_DASHES).strip(" \t\r\n\"'“”.,;")
     weekday = _WEEKDAY.search(text)
     bare = (text[: weekday.start()] + " " + text[weekday.end() :]).strip(" ,") if weekday else text
     found = [
@@ -101,7 +105,17 @@ def find_dates(text: str) -> list[tuple[dt.date, bool, int, int]]:
 
 
 def _dates_in(text: str) -> Iterator[tuple[Moment, int, int]]:
-    for pattern in (_YEAR_FIRST, _YEAR_MONTH_DAY, _DAY_MONTH, _MONTH_DAY, _CHINESE, _COMPACT, _YEAR_LAST):
+    for pattern in (
+        _YEAR_FIRST,
+        _YEAR_MONTH_DAY,
+        _DAY_MONTH,
+        _MONTH_DAY,
+        _CHINESE,
+        _COMPACT,
+        _WEEK,
+        _ORDINAL,
+        _YEAR_LAST,
+    ):
         if match := pattern.match(text):
             readings = list(_readings(pattern, match))
             for date, confidence in readings:
@@ -120,10 +134,21 @@ def _readings(pattern: re.Pattern[str], match: re.Match[str]) -> Iterator[tuple[
         yield from _date(match[3], _MONTHS[match[2].lower()], match[1], SURE if len(match[3]) == 4 else LIKELY)
     elif pattern is _MONTH_DAY:
         yield from _date(match[3], _MONTHS[match[1].lower()], match[2], SURE)
+    elif pattern is _WEEK or pattern is _ORDINAL:
+        yield from _counted(match[0], "%G-W%V-%u" if pattern is _WEEK else "%Y-%j")
     elif pattern is _CHINESE:
         yield from _date(read_words(match[1]) or 0, read_words(match[2]) or 0, read_words(match[3]) or 0, SURE)
     else:
         yield from _year_last(match[1], match[2], match[3], day_first="." in match[0])
+
+
+def _counted(text: str, style: str) -> Iterator[tuple[dt.date, float]]:
+    """A day of a week, or of a year, by ISO 8601."""
+    compact = text.replace("-", "")
+    try:
+        yield dt.datetime.strptime(compact, style.replace("-", "")).date(), SURE
+    except ValueError:
+        return
 
 
 def _year_last(first: str, second: str, year: str, *, day_first: bool) -> Iterator[tuple[dt.date, float]]:
@@ -161,7 +186,7 @@ def _with_time(moment: Moment, rest: str) -> Iterator[Moment]:
 
 def read_time(text: str) -> tuple[dt.time, str, str, float] | None:
     """Time, fraction, zone and confidence of `10:20`, `10:20:30.5 AM UTC`, `下午3点20分`."""
-    match = _HOUR.match(text) or _TIME.match(text)
+    match = _COMPACT_TIME.match(text) or _HOUR.match(text) or _TIME.match(text)
     if match is None:
         return None
     groups = match.groups()

@@ -28,7 +28,7 @@ CLOSES_OBJECT = "}｝"
 _QUOTE = "[\"'`“”‘’「『＂＇„«]"
 _END_QUOTE = "[\"'`“”‘’」』＂＇»]"
 _COLON = r"[ \t]*(?:[:：]|=>)"
-_QUOTED_KEY = rf"{_QUOTE}[^\"“”＂\n{{}}]{{1,80}}?{_END_QUOTE}(?:{_COLON}|[ \t]+(?:{_QUOTE}|[-\d{{\[]))"
+_QUOTED_KEY = rf"{_QUOTE}[^\"“”＂\n{{}}]{{1,80}}?{_END_QUOTE}(?:{_COLON}|[ \t]*=|[ \t]+(?:{_QUOTE}|[-\d{{\[]))"
 _BARE_KEY = rf"[A-Za-z_$\u4e00-\u9fff][\w$.\-]{{0,63}}{_COLON}"
 _KEY = rf"(?:{_QUOTED_KEY}|{_BARE_KEY})"
 _SPACE = r"[\s\x00-\x1f\xad\u200b-\u200f\u2060\ufeff]{0,400}+"
@@ -44,7 +44,7 @@ SECOND_KEY = re.compile(rf"[^\"“”＂\n]{{1,80}}?{_END_QUOTE}{_COLON}")
 STRING_ENDS = {
     "key": re.compile(rf"{_SPACE}(?:[:：]|=)|[ \t]+(?:{_QUOTE}|[-\d{{\[])"),
     "member": re.compile(
-        rf"{_SPACE}(?:[}}｝\]］)]|\Z|{_SEPARATOR}+{_SPACE}(?:{_KEY}|[}}｝\]］]|\Z|{_COMMENT})|{_COMMENT})"
+        rf"{_SPACE}(?:[}}｝\]］)]|\Z|(?:{_SEPARATOR}+{_SPACE}){{1,3}}(?:{_KEY}|[}}｝\]］]|\Z|{_COMMENT})|{_COMMENT})"
         rf"|[\s]{{1,400}}+{_KEY}|{_QUOTED_KEY}|{_JOIN}"
     ),
     "item": re.compile(

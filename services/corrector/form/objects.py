@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from services.corrector.form.settle import Settler
 
 
+_NAMES = ("key", "name", "field")
+"""Under which a member's name stands beside its `value`."""
+
+
 class ObjectFit:
     def __init__(self, settler: Settler, shape: Shape, path: Path) -> None:
         self._settler, self._shape, self._path = settler, shape, path
@@ -29,7 +33,7 @@ class ObjectFit:
         inner = self._without_wrapper(members)
         if inner is not members:
             return self._settler.settle(inner, self._shape, self._path)
-        members = self._with_rows(self._with_names(members))
+        members = self._with_rows(self._with_names(self._gathered(members)))
         settled = {}
         for key, item in members.items():
             shape = self._settler.shapes.of(self._schema_of(key))
@@ -42,6 +46,30 @@ class ObjectFit:
             members, self._shape, self._settler.shapes
         )
         return members if guess is None else self._settler.propose(self._path, members, guess)
+
+    def _gathered(self, members: dict[str, Any]) -> dict[str, Any]:
+        """With the objects whose members stand beside them: `lead_name` and `lead.pager` for `lead`."""
+        for name in self._shape.required:
+            schema = self._settler.shapes.of(self._schema_of(name))
+            if name in members or schema.types != {"object"} or not schema.required:
+                continue
+            beside = {folded(name + inner): inner for inner in schema.properties}
+            found = {
+                key: beside[folded(key[:MAX_NAME_CHARS])] for key in members if folded(key[:MAX_NAME_CHARS]) in beside
+            }
+            if self._shape.properties.keys() & found.keys() or not set(found.values()) >= set(schema.required):
+                continue
+            gathered = Guess(
+                {found[key]: members[key] for key in found}, f"the members of {name!r} stood beside it", 0.85, "key"
+            )
+            if self._settler.propose((*self._path, name), ABSENT, gathered) is ABSENT:
+                continue
+            members = {**members, name: gathered.value}
+            for key in found:
+                removal = Guess(ABSENT, gathered.reason, gathered.confidence, "key")
+                self._settler.propose((*self._path, key), members[key], removal)
+                members = without(members, key)
+        return members
 
     def _with_names(self, members: dict[str, Any]) -> dict[str, Any]:
         known = self._shape.properties
@@ -167,6 +195,8 @@ class ObjectFit:
             return None if inner is None else Guess(inner, "JSON that was written as a text", 0.85)
         if not isinstance(value, list):
             return None
+        if members := self._members_of(value):
+            return members
         if inner := unwrapped(value, self._shape, self._settler.shapes):
             return inner
         if value and all(isinstance(item, dict) for item in value) and all(same(item, value[0]) for item in value):
@@ -174,6 +204,23 @@ class ObjectFit:
         if value and all(isinstance(item, list) and len(item) == 2 and isinstance(item[0], str) for item in value):
             return Guess(dict(value), "pairs of names and values", 0.75)
         return None
+
+    def _members_of(self, items: list[Any]) -> Guess | None:
+        """Members that stand one by one in an array: `[{"a": 1}, {"b": 2}]`, `[{"key": "a", "value": 1}, …]`."""
+        if len(items) < 2 or not all(isinstance(item, dict) for item in items):
+            return None
+        pairs = [next(iter(item.items())) for item in items if len(item) == 1]
+        if len(pairs) < len(items):
+            names = [next((item[name] for name in _NAMES if name in item), None) for item in items]
+            pairs = [
+                (name, item["value"])
+                for name, item in zip(names, items, strict=True)
+                if isinstance(name, str) and len(item) == 2 and "value" in item
+            ]
+        members = dict(pairs)
+        if len(members) < len(items) or not members.keys() >= set(self._shape.required) or not self._shape.required:
+            return None
+        return Guess(members, "members that stood one by one in an array", 0.85)
 
     def scalar_from(self, value: Any) -> Guess | None:
         inner = scalar_within(value)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from services.corrector.form.edits import Guess
+from services.corrector.form.embedded import json_within
 from services.corrector.form.keys import folded
 from services.corrector.form.shape import Shape, Shapes
 from services.corrector.form.values import Several, same
@@ -15,6 +16,7 @@ MAX_DEPTH = 4
 MAX_VISITED = 64
 _ENVELOPE = frozenset(
     "status code message msg success error errors ok timestamp requestid traceid type version meta metadata result data response output answer id "
+    "choices message content role arguments function name tool toolcalls finishreason index object created model usage "
     "状态 消息 结果 数据 explanation reasoning thought thoughts confidence note comment schema title description properties required".split()
 )
 _SCALAR_NAMES = ("value", "val", "amount", "text", "content", "data", "result", "值", "answer", "name")
@@ -68,6 +70,8 @@ def _inner(value: Any, shape: Shape, shapes: Shapes, wants_array: bool) -> Itera
             telling = [key for key in outer if folded(key) not in _ENVELOPE]
             for key, inner in outer.items():
                 num = sum(1 for other in telling if other != key)
+                if isinstance(inner, str):
+                    inner = json_within(inner)
                 if isinstance(inner, dict | list):
                     todo.append((inner, depth + 1, others + num))
         elif isinstance(outer, list) and len(outer) <= 8:
@@ -80,6 +84,8 @@ def _fit(value: Any, shape: Shape, shapes: Shapes, wants_array: bool) -> int:
     if not isinstance(value, list) or not value:
         return 0
     item = shapes.of(shape.items(0))
+    if item.types == {"array"}:
+        return int(all(isinstance(inner, list) for inner in value[:4]))
     if item.properties:
         return max(score(inner, item) for inner in value[:4])
     return int(not any(isinstance(inner, dict | list) for inner in value[:4]))

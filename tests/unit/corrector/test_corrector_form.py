@@ -342,3 +342,61 @@ def test_a_comment_of_another_language_is_no_part_of_a_value(comment: str) -> No
     schema = {"type": "object", "properties": {"a": {"type": ["string", "null"]}, "b": {"type": "array"}}}
     done = mended(f'{{"a": null  {comment}\n, "b": [  {comment}\n  "x"]}}', schema)
     assert (json.loads(done.text), done.certain) == ({"a": None, "b": ["x"]}, True)
+
+
+NESTED = {
+    "type": "object",
+    "properties": {
+        "team": {"type": "string"},
+        "lead": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+        "rows": {"type": "array", "items": {"type": "array"}},
+    },
+    "required": ["team", "lead", "rows"],
+    "additionalProperties": False,
+}
+TEAM = {"team": "night", "lead": {"name": "Noor", "age": 40}, "rows": [[1, 2], [3, 4]]}
+REST = {"team": "night", "rows": [[1, 2], [3, 4]]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"name": "submit", "arguments": json.dumps(TEAM)}),
+        json.dumps({"choices": [{"message": {"role": "assistant", "content": json.dumps(TEAM)}}]}),
+        json.dumps([{key: value} for key, value in TEAM.items()]),
+        json.dumps([{"key": key, "value": value} for key, value in TEAM.items()]),
+        json.dumps({**REST, "lead_name": "Noor", "lead_age": 40}),
+        json.dumps({**REST, "lead.name": "Noor", "lead.age": 40}),
+        json.dumps({**TEAM, "rows": {"items": TEAM["rows"]}}),
+        json.dumps({**TEAM, "rows": {"rows": TEAM["rows"]}}),
+        "\n".join(f"> {line}" for line in json.dumps(TEAM, indent=2).split("\n")),
+        json.dumps(TEAM).replace('"', "&quot;"),
+        json.dumps(TEAM)[1:],
+        json.dumps(TEAM).replace('": ', '" = '),
+        json.dumps(TEAM).replace(", ", ",\n\n,"),
+    ],
+)
+def test_what_stands_around_or_beside_the_members_is_taken_away(text: str) -> None:
+    done = mended(text, NESTED)
+    assert json.loads(done.text) == TEAM
+    assert done.certain or ",\n\n," in text  # a comma too many in an array may stand for an item
+
+
+@pytest.mark.parametrize(
+    "value", [{**REST, "lead_age": 40}, {**REST, "leading": "Noor"}, [{"team": "a"}, {"team": "b"}], [{"team": "a"}]]
+)
+def test_objects_are_not_made_of_members_that_do_not_suffice(value: Any) -> None:
+    assert not mended(json.dumps(value), NESTED).verdict.valid
+
+
+def test_members_beside_their_object_stay_where_changes_must_be_surer() -> None:
+    text = json.dumps({**REST, "lead_name": "Noor"})
+    constraint = Constraint(Kind.JSON_SCHEMA, json.dumps(NESTED))
+    repair = RepairChain(Limits()).repair(text, constraint, [], min_confidence=0.95)
+    assert json.loads(repair.text) == json.loads(text)
+    assert not any(change.applied for change in repair.changes)

@@ -99,6 +99,10 @@ def test_what_is_no_single_number_is_none(text: str) -> None:
         "Wednesday, 3/5/2025",
         "2025-03-05T00:00:00Z",
         "2025年3月5日（星期三）",
+        "2025-W10-3",
+        "2025-064",
+        "2025—03—05",
+        "20250305T143000Z",
     ],
 )
 def test_a_date_is_read_from_its_text(text: str) -> None:
