@@ -31,7 +31,12 @@ setup-dev: ## install what tests and checks need as well
 .PHONY: test
 test: setup-dev ## run the whole suite, e.g. make test ARGS="tests/unit -k config"
 	@$(BIN)/stagemesh model pull
+ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
+else
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/unit tests/contract
+	@$(BIN)/python -m pytest tests/e2e tests/chaos
+endif
 
 .PHONY: chaos
 chaos: setup-dev ## let everything fail, and see that nothing is lost (40 minutes), e.g. ARGS="--parts streams"

@@ -49,13 +49,17 @@ async def test_events_after_a_given_one(http: httpx.AsyncClient, address: str) -
     assert said[0]["seq"] == 3
 
 
+NOBODY = "0190b2a4-0000-7000-8000-000000000000"
+"""The ID of no request."""
+
+
 @pytest.mark.parametrize(
     ("path", "headers", "code"),
     [
-        (f"/v1/requests/{uuid.uuid4()}/events", KEY, "request_not_found"),
+        (f"/v1/requests/{NOBODY}/events", KEY, "request_not_found"),
         ("/v1/requests/nonsense/events", KEY, "invalid_request_id"),
-        (f"/v1/requests/{uuid.uuid4()}/events?after=-1", KEY, "invalid_value"),
-        (f"/v1/requests/{uuid.uuid4()}/events", {"authorization": "Bearer other"}, "invalid_api_key"),
+        (f"/v1/requests/{NOBODY}/events?after=-1", KEY, "invalid_value"),
+        (f"/v1/requests/{NOBODY}/events", {"authorization": "Bearer other"}, "invalid_api_key"),
     ],
 )
 async def test_errors_are_the_last_message(
