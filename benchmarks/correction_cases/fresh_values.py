@@ -15,6 +15,7 @@ UNKNOWN = object()
 NUMBER: dict[str, Any] = {"type": "number"}
 INTEGER: dict[str, Any] = {"type": "integer"}
 BOOLEAN: dict[str, Any] = {"type": "boolean"}
+DURATION: dict[str, Any] = {"type": "string", "format": "duration"}
 DATE: dict[str, Any] = {"type": "string", "format": "date"}
 MOMENT: dict[str, Any] = {"type": "string", "format": "date-time"}
 SHARE: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 1}
@@ -117,6 +118,9 @@ DURATIONS = (
     _told("工期_天", INTEGER, UNKNOWN, "一个半月", "45个工作日", "约45天", "一个月", "45天左右"),
     _told("时长_小时", NUMBER, 1.5, "一个半小时", "1.5小时", "90分钟", "1小时30分钟", "1h30m", "一小时半", "1:30小时", "1 h 30 min", "90 min"),
     _told("hours", NUMBER, 0.5, "30 min", "half an hour", "半小时", "半个小时", "30分钟", "0.5h", "0:30 h"),
+    _told("runtime", DURATION, "PT1H20M", "1h 20m", "1 hour 20 minutes", "1小时20分钟", "1:20 h"),
+    _told("runtime", DURATION, UNKNOWN, "1:20", "about 2 h", "a while", "1-2 h", "两小时左右"),
+    _told("notice", DURATION, "P2W", "2 weeks", "两周", "two weeks", "2 wks"),
 )  # fmt: skip
 
 DATES = (

@@ -27,6 +27,10 @@ _ISO = re.compile(
     r"P(?=[\dT])(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
 )
 _ISO_UNITS = ("year", "month", "week", "day", "h", "min", "s")
+_LETTERS = {
+    "time": (("day", "D"), ("h", "H"), ("min", "M"), ("s", "S")),
+    "months": (("year", "Y"), ("month", "M")),
+}
 _CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?\s*([a-z\u4e00-\u9fff]*)")
 _CLOCK_UNITS = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours", "小时", "个小时"), ("h", "min")),
@@ -67,6 +71,40 @@ def read_compound(text: str, wanted: str) -> Amount | None:
     if not wanted:
         return _money(parts)
     return _sum([(part.number, _full(part.unit, dimension)) for part in parts], dimension)
+
+
+def iso_duration(text: str) -> str | None:
+    """A length of time as ISO 8601 writes it: `PT1H20M`; None for what is none, or not in whole numbers."""
+    if len(text) > MAX_CHARS:
+        return None
+    text = unicodedata.normalize("NFKC", text).strip().lower().rstrip(".")
+    for dimension, letters in _LETTERS.items():
+        parts = _clock(text) if dimension == "time" else []
+        parts = parts or _spoken(text, dimension)
+        full = [(part.number, _full(part.unit, dimension)) for part in parts]
+        if parts and (amount := _sum(full, dimension)) is not None:
+            return _written(amount, dimension, letters, {unit for _, unit in full})
+    return None
+
+
+def _written(amount: Amount, dimension: str, letters: Sequence[tuple[str, str]], units: set[str]) -> str | None:
+    """The amount in the largest of its units and in those below; weeks alone stay weeks."""
+    sizes = [size for unit in units if (size := (dimension_of(unit) or ("", Decimal(0)))[1])]
+    left = amount.value * (dimension_of(amount.unit) or ("", Decimal(0)))[1]
+    week = Decimal(604_800)
+    if dimension == "time" and sizes == [week] and left % week == 0:
+        return f"P{left // week}W"
+    date, clock = "", ""
+    for unit, letter in letters:
+        size = (dimension_of(unit) or ("", Decimal(0)))[1]
+        count, left = (left // size, left % size) if size <= max(sizes) else (Decimal(0), left)
+        if count and unit in ("h", "min", "s"):
+            clock += f"{count}{letter}"
+        elif count:
+            date += f"{count}{letter}"
+    if left or not (date or clock):
+        return None
+    return f"P{date}T{clock}" if clock else f"P{date}"
 
 
 def _iso(text: str) -> list[Part]:

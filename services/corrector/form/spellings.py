@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from services.corrector.form.compounds import iso_duration
 from services.corrector.form.dates import Moment, iso_time, read_dates, read_time
 from services.corrector.form.edits import Guess
 from services.corrector.form.shape import Shape
@@ -38,6 +39,8 @@ def string_guesses(text: str, shape: Shape, about: str) -> Iterator[Guess]:
             "a time in another form",
             0.9 if read[2] else 0.6,
         )
+    elif name == "duration" and (duration := iso_duration(text)) is not None:
+        yield Guess(duration, "a length of time in another form", 0.85)
     elif name == "uuid" and (match := _UUID.fullmatch(text.strip())):
         yield Guess("-".join(match.groups()), "a UUID in another form", 0.9)
     elif name in ("email", "idn-email"):

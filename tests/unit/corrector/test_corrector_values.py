@@ -9,6 +9,7 @@ import pytest
 from services.corrector.changes import CERTAIN
 from services.corrector.form.amounts import read_amount
 from services.corrector.form.booleans import read_boolean
+from services.corrector.form.compounds import iso_duration
 from services.corrector.form.dates import read_dates
 
 
@@ -130,3 +131,29 @@ def test_words_for_true_and_false(text: str, value: bool) -> None:
     assert read is not None
     assert read[0] is value
     assert read_boolean("maybe") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"),
+    [
+        ("1h 20m", "PT1H20M"),
+        ("90 min", "PT90M"),
+        ("1:20 h", "PT1H20M"),
+        ("2 days", "P2D"),
+        ("1 day 12 hours", "P1DT12H"),
+        ("两周", "P2W"),
+        ("1 week 2 days", "P9D"),
+        ("半小时", "PT30M"),
+        ("1.5 h", "PT1H30M"),
+        ("一年半", "P1Y6M"),
+        ("18 months", "P18M"),
+        ("1:20", None),
+        ("1500 ms", None),
+        ("about 2 h", None),
+        ("半年左右", None),
+        ("2 kg", None),
+        ("", None),
+    ],
+)
+def test_a_length_of_time_is_written_as_iso_8601_has_it(text: str, duration: str | None) -> None:
+    assert iso_duration(text) == duration
