@@ -42,7 +42,7 @@ def _one_of(*options: Any) -> dict[str, Any]:
 
 UNITS = (
     _told("net_weight_kg", NUMBER, 2.5, "2.5 kg", "2500 g", "2,500克", "5斤", "2.5公斤", "2.5 Kilograms", "2500 grams", "2 kg 500 g", "2公斤500克", "0.0025 t"),
-    _told("net_weight_kg", NUMBER, UNKNOWN, "about 3 kg", "3-4 kg", "20 cm", "5 kg / 6 kg", "kg", "1.200 kg", "≥ 5 kg", "3±0.1 kg", "5 kg x 2", "2 x 5 kg", "5 boxes", "12 kg (26 lbs)", "3多公斤", "5 kg?", "5 kg or more"),
+    _told("net_weight_kg", NUMBER, UNKNOWN, "about 3 kg", "3-4 kg", "20 cm", "5 kg / 6 kg", "kg", "1.200 kg", "≥ 5 kg", "3±0.1 kg", "5 kg x 2", "2 x 5 kg", "5 boxes", "12 kg (26 lbs)", "3多公斤", "5 kg?", "5 kg or more", "5kg/袋"),
     _told("distance_km", NUMBER, 12.4, "12.4km", "12,400 m", "12.4 公里", "12400米", "12.4 kilometers", "12.4千米"),
     _told("screen_inch", NUMBER, 27, '27"', "27 inch", "27英寸", "27-inch", "27 inches", "27in"),
     _told("volume_ml", NUMBER, 750, "750 mL", "0.75 L", "75 cl", "0.75升", "750毫升", "750 cc", "0.75 liters"),
@@ -78,7 +78,7 @@ MONEY = (
     _told("total_eur", NUMBER, UNKNOWN, "3.500 €", "3,500 €?", "3.500,5,0 €", "3 500 50 €"),
     _told("amount_cny", NUMBER, 3500, "三千五百元", "人民币叁仟伍佰元整", "￥3,500.00", "3500元", "3.5千元", "0.35万元", "RMB 3,500", "CNY3500", "三千五", "3500块", "3,500.00元整", "叁仟伍佰圆整"),
     _told("amount_cny", NUMBER, 12.5, "12元5角", "12块5", "12.5元", "十二元五角", "12块5毛"),
-    _told("amount_cny", NUMBER, UNKNOWN, "3500美元", "约3500元", "3500多元", "几千元", "3500-4000元", "3500日元", "三五千元", "3500元起", "3500元/月", "面议", "港币3500"),
+    _told("amount_cny", NUMBER, UNKNOWN, "3500美元", "约3500元", "3500多元", "几千元", "3500-4000元", "3500日元", "三五千元", "3500元起", "3500元/月", "3分", "5件", "面议", "港币3500"),
     _told("amount_cny", NUMBER, 12_000, "1万2千", "1.2万", "一万二", "1.2w", "12千元", "1万2千元"),
     _told("balance", NUMBER, -1250, "(1,250.00)", "-1,250.00", "1,250.00-", "−1250", "-$1,250", "$-1,250", "($1,250.00)", "minus 1250", "负1250", "-1.250,00"),
     _told("balance", NUMBER, 1_234_567, "12,34,567", "1,234,567.00", "1 234 567", "1'234'567", "1.234.567,00", "1_234_567"),
@@ -153,6 +153,11 @@ BOOLEANS = (
     _told("enabled", BOOLEAN, False, "off", "inactive", "停用", "disabled", "关"),
     _told("有过敏史", BOOLEAN, False, "无", "没有", "否"),
     _told("无过敏史", BOOLEAN, UNKNOWN, "无", "有", "没有"),
+    _told("离职", BOOLEAN, UNKNOWN, "active", "在职?", "正常"),
+    _told("缺货", BOOLEAN, UNKNOWN, "有", "无"),
+    _told("is_empty", BOOLEAN, UNKNOWN, "有", "无"),
+    _told("invalid", BOOLEAN, UNKNOWN, "on", "开"),
+    _told("not_disabled", BOOLEAN, UNKNOWN, "enabled", "on"),
     _told("not_taxable", BOOLEAN, UNKNOWN, "active", "disabled", "wrong"),
 )  # fmt: skip
 
@@ -166,6 +171,7 @@ _SIZE = _one_of("XS", "S", "M", "L", "XL")
 _CHANNEL = _one_of("mail", "email", "phone")
 _INVOICE = _one_of("增值税专用发票", "增值税普通发票", "电子发票")
 _REGION = _one_of("华东", "华南", "华北", "西南")
+_MINOR = _one_of("3.1", "3.10", "3.11")
 _TRADE = _one_of("进口", "出口", "转口")
 _LEVEL = _one_of("一级", "二级", "三级")
 _SHIPMENT = _one_of("pending", "shipped", "delivered", "returned")
@@ -187,6 +193,7 @@ ENUMS = (
     _told("rating", _MINUS, UNKNOWN, "A", "b", "A+", "AA", "-", "C+"),
     _told("version", _VERSION, "1.1", "v1.1", " 1.1 ", 1.1, "１.１"),
     _told("version", _VERSION, UNKNOWN, "11", 11, "1", "1.0.1", "110", "1.2", "20", "10", 10, "1-1"),
+    _told("python", _MINOR, UNKNOWN, 3.1, "310", "3,1"),
     _told("carrier", _CARRIER, "USPS", "usps", "U.S.P.S.", "US PS"),
     _told("carrier", _CARRIER, "FedEx", "fedex", "FEDEX", "Fed Ex", "fed-ex"),
     _told("carrier", _CARRIER, UNKNOWN, "UPSS", "PS", "UPS/USPS", "SF", "US"),

@@ -52,7 +52,7 @@ class Amount:
     scale: int = 0
     """Power of ten that a word like `k` or 万 said, already in the value."""
     is_rate: bool = False
-    """Money for each unit of something: 3500元/月."""
+    """For each unit of something: 3500元/月, 5kg/袋."""
 
 
 def read_amount(text: str) -> Amount | None:
@@ -111,8 +111,15 @@ def _around(before: str, digits: str, after: str) -> Amount | None:
         currency=sides.currency,
         count=sides.count,
         scale=sides.scale,
-        is_rate=bool(sides.currency) and _EACH.search(after) is not None,
+        is_rate=_is_each(sides, after),
     )
+
+
+def _is_each(sides: _Sides, after: str) -> bool:
+    """Whether the number is one of many, and not a speed."""
+    if sides.currency or (sides.unit and not re.search(r"[/每]", sides.unit)):
+        return _EACH.search(after) is not None or sides.count in ("each", "ea")
+    return False
 
 
 def _is_money(amount: Amount) -> bool:

@@ -135,20 +135,24 @@ def _readings(pattern: re.Pattern[str], match: re.Match[str]) -> Iterator[tuple[
     elif pattern is _MONTH_DAY:
         yield from _date(match[3], _MONTHS[match[1].lower()], match[2], SURE)
     elif pattern is _WEEK or pattern is _ORDINAL:
-        yield from _counted(match[0], "%G-W%V-%u" if pattern is _WEEK else "%Y-%j")
+        yield from _counted(match, by_week=pattern is _WEEK)
     elif pattern is _CHINESE:
         yield from _date(read_words(match[1]) or 0, read_words(match[2]) or 0, read_words(match[3]) or 0, SURE)
     else:
         yield from _year_last(match[1], match[2], match[3], day_first="." in match[0])
 
 
-def _counted(text: str, style: str) -> Iterator[tuple[dt.date, float]]:
+def _counted(match: re.Match[str], *, by_week: bool) -> Iterator[tuple[dt.date, float]]:
     """A day of a week, or of a year, by ISO 8601."""
-    compact = text.replace("-", "")
     try:
-        yield dt.datetime.strptime(compact, style.replace("-", "")).date(), SURE
-    except ValueError:
+        if by_week:
+            yield dt.date.fromisocalendar(int(match[1]), int(match[2]), int(match[3])), SURE
+            return
+        day = dt.date(int(match[1]), 1, 1) + dt.timedelta(days=int(match[2]) - 1)
+    except (ValueError, OverflowError):
         return
+    if day.year == int(match[1]):
+        yield day, SURE
 
 
 def _year_last(first: str, second: str, year: str, *, day_first: bool) -> Iterator[tuple[dt.date, float]]:

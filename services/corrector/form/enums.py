@@ -12,6 +12,7 @@ from rapidfuzz.distance import OSA
 
 from services.corrector.form.amounts import read_amount
 from services.corrector.form.booleans import read_boolean
+from services.corrector.form.digits import decimal_of
 from services.corrector.form.edits import Guess
 from services.corrector.form.slips import is_contrary, is_slip
 from services.corrector.form.values import is_number
@@ -104,6 +105,10 @@ def enum_guesses(value: Any, options: Sequence[Any]) -> list[Guess]:
     if value is None or isinstance(value, dict | list):
         return []
     text = value if isinstance(value, str) else dump(value)
+    if is_number(value):
+        spelled = [option for option in options if isinstance(option, str) and decimal_of(option) == decimal_of(text)]
+        if len(spelled) > 1:
+            return [Guess(option, "one of several spellings of the number", 0.4) for option in spelled]
     form = _folded(text)
     folded = [(option, _folded(option if isinstance(option, str) else dump(option))) for option in options]
     same = [option for option, other in folded if other == form and form]

@@ -47,7 +47,8 @@ def looks_like(text: str, key: str) -> bool:
     bare, wanted = _bare(value), _bare(other)
     if not (places <= others or others <= places) or len(bare) != len(wanted):
         return False
-    return all(map(_is_like, bare, wanted))
+    is_all_other = not any(one.casefold() == two.casefold() for one, two in zip(bare, wanted, strict=True))
+    return not is_all_other and all(map(_is_like, bare, wanted))
 
 
 def is_rival(text: str, key: str, near: str) -> bool:

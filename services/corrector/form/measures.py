@@ -35,8 +35,13 @@ def measured(amount: Amount, about: str) -> Measured:
         read = _in_unit(read, amount.unit, wanted)
     elif wanted and wanted != "%" and (amount.count or (amount.currency and not is_rate(about))):
         read = _unfit(read, f"{amount.count or amount.currency}, where {wanted} is asked for")
-    if code and (amount.unit or (amount.currency and not _may_be(amount.currency, code))):
-        read = _unfit(read, f"an amount in {amount.currency or amount.unit}, where {code} is asked for")
+    if code and (
+        amount.unit
+        or (amount.count and not amount.currency)
+        or (amount.currency and not _may_be(amount.currency, code))
+    ):
+        other = amount.currency or amount.unit or amount.count
+        read = _unfit(read, f"an amount in {other}, where {code} is asked for")
     if amount.count in DOZENS and amount.count not in about.lower():
         read = _unfit(read, f"a number of {amount.count}, where single things may be counted")
     if amount.is_rate and not is_rate(about):

@@ -42,10 +42,19 @@ _NEGATED = re.compile(
 )
 _CONTRARY = re.compile(
     r"\b(?:expired|blocked|locked|frozen|banned|suspended|archived|deleted|closed|muted|paused|revoked|cancell?ed|terminated|"
-    r"retired|obsolete|deprecated|hidden|errors?|faults?|fail(?:ed|ure)?|out|off|dead|overdue|blacklisted|stopped|broken)\b"
-    r"|过期|冻结|封|锁|注销|作废|删除|关闭|停|禁|失效|逾期|故障|异常|错误|终止|隐藏"
+    r"retired|obsolete|deprecated|hidden|out|off|offline|dead|overdue|blacklisted|stopped|broken|empty|vacant|absent|missing|"
+    r"free|exempt|unsubscribed|resigned|left)\b|过期|冻结|封|锁|注销|作废|删除|关闭|停|禁|失效|逾期|终止|隐藏|离|缺|免|空|断|退出"
 )
-"""Names of fields that are true where something does not work, or not any more."""
+"""Names of fields that are true where something does not work, is not there, or not any more."""
+_TROUBLES = re.compile(r"\b(?:errors?|faults?|fail(?:ed|ure)?|defects?)\b|故障|异常|错误|缺陷")
+"""Names of what one may have, though it is better to have none."""
+_HAVING = STATES[2].positive | STATES[2].negative
+_SWITCHED = frozenset({"on", "off", "开", "关", "ok", "okay"})
+"""Words that may speak of the field itself: `disabled: on`."""
+_WHOLE = frozenset(
+    {"active", "inactive", "live", "valid", "invalid", "有效", "无效", "生效", "失效", "正常", "ok", "okay"}
+)
+"""Words for how a thing is, rather than whether a field applies: `resigned: active`."""
 
 
 def agreed(word: str, value: bool, confidence: float, name: str) -> tuple[bool, float]:
@@ -55,15 +64,16 @@ def agreed(word: str, value: bool, confidence: float, name: str) -> tuple[bool, 
     if not states or not name:
         return value, confidence
     told = _words(name)
+    if _NEGATED.search(told):
+        return value, UNSURE
     for state in states:
         says = bare in state.positive
         if _names(told, state.negative):
-            return not says, min(confidence, INVERTED)
+            return not says, UNSURE if bare in _SWITCHED else min(confidence, INVERTED)
         if _names(told, state.positive):
             return says, confidence
-    if _NEGATED.search(told) or (_CONTRARY.search(told) and bare not in ("有", "无", "没有")):
-        return value, UNSURE
-    return value, confidence
+    is_contrary = _CONTRARY.search(told) or (bare not in _HAVING and _TROUBLES.search(told))
+    return value, UNSURE if is_contrary or bare in _WHOLE else confidence
 
 
 def _words(name: str) -> str:

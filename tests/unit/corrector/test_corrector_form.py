@@ -287,6 +287,7 @@ def with_options(value: Any, options: list[Any]) -> Repair:
         ("A", ["A-", "B-"]),
         ("B-", ["A", "B"]),
         ("十二级", ["一级", "二级"]),
+        (3.1, ["3.1", "3.10"]),
     ],
 )
 def test_marks_beside_digits_and_at_the_ends_tell_options_apart(value: Any, options: list[Any]) -> None:
@@ -323,6 +324,11 @@ def test_an_option_in_another_spelling_is_found(value: str, options: list[Any], 
         ("blocked", "active", True, False),
         ("无过敏史", "无", False, False),
         ("not_taxable", "active", True, False),
+        ("not_disabled", "enabled", True, False),
+        ("disabled", "on", False, False),
+        ("离职", "active", True, False),
+        ("缺货", "有", True, False),
+        ("is_active", "active", True, True),
     ],
 )
 def test_a_word_for_a_state_is_read_beside_its_fields_name(name: str, value: str, wanted: bool, certain: bool) -> None:

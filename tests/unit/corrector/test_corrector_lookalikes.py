@@ -60,6 +60,8 @@ def test_the_one_key_that_a_value_looks_like_is_meant(value: str, key: str) -> N
         ("ab-1203", ["AB-1203", "ab-1204"]),
         ("C", ["C+", "C#"]),
         ("5", ["-5", "70"]),
+        ("IO", ["10", "20"]),
+        ("O", ["0", "5"]),
     ],
 )
 def test_where_two_keys_may_be_meant_or_another_one_none_is_certain(value: str, keys: list[str]) -> None:

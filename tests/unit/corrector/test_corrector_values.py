@@ -120,7 +120,20 @@ def test_day_and_month_that_could_be_exchanged_are_two_dates_and_neither_is_cert
     assert (str(only.date), only.confidence >= CERTAIN) == ("2025-05-13", True)
 
 
-@pytest.mark.parametrize("text", ["2025-02-30", "March 5", "yesterday", "12", "13/13/2025", "Monday, 2025-03-05x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2025-02-30",
+        "March 5",
+        "yesterday",
+        "12",
+        "13/13/2025",
+        "Monday, 2025-03-05x",
+        "2025-366",
+        "2025-000",
+        "2025-W53-1",
+    ],
+)
 def test_what_is_no_whole_date_is_none(text: str) -> None:
     assert read_dates(text) == []
 
