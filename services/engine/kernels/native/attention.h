@@ -14,6 +14,8 @@
 constexpr int kTileQueries = 6;
 constexpr int kMaxTiles = 8;
 constexpr int kMaxQueries = kTileQueries * kMaxTiles;
+// So many tiles read pages as they are: for more of them it is cheaper to make floats once.
+constexpr int kDirectTiles = simd::kTileRows >= 8 ? 3 : 1;
 constexpr int kPagesAtOnce = 4;  // keys or values of one head: 16 kB at 64 dimensions as floats
 
 // One query head of one token, over the sequence's tokens [first, end).
@@ -275,12 +277,13 @@ class Crowd {
   }
 
  private:
-  // run(view, size of the tile, its first query, pages). Of several tiles each that reaches them gets a few pages, made
+  // run(view, size of the tile, its first query, pages). Of many tiles each that reaches them gets a few pages, made
   // floats once for all of them from `part(page)`, then the next ones.
   template <class Run, class Part>
   void each_chunk(Run run, Part part) {
     const Pages all = whole_.pages();
-    if (count_ <= kTileQueries) return each_tile(all, [&](auto q, int first, Pages pages) { run(view_, q, first, pages); });
+    if (count_ <= kDirectTiles * kTileQueries)
+      return each_tile(all, [&](auto q, int first, Pages pages) { run(view_, q, first, pages); });
     WideView<Value> wide(view_);
     for (int page = all.begin; page < all.end; page += kPagesAtOnce) {
       const Pages chunk{page, std::min(page + kPagesAtOnce, all.end)};
