@@ -76,6 +76,8 @@ def read_amount(text: str) -> Amount | None:
 def _around(before: str, digits: str, after: str) -> Amount | None:
     before, after = before.strip().lower(), after.strip().lower()
     sign = 1
+    if before.count("-") > 1:
+        return None
     if before.endswith(("(", "-")) or before.startswith("-"):
         if before.endswith("(") and not after.startswith(")"):
             return None

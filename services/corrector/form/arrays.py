@@ -30,6 +30,7 @@ class ArrayFit:
         if not isinstance(items, list):
             return self._settler.settle(items, self._shape, self._path)
         shapes = self._settler.shapes
+        items = self._as_rows(items, shapes.of(self._shape.items(0)))
         settled = []
         for index, item in enumerate(items):
             shape = shapes.of(self._shape.items(index))
@@ -45,6 +46,18 @@ class ArrayFit:
             item = self._settler.shapes.of(self._shape.items(0))
             if "array" not in item.types:
                 return self._settler.propose(self._path, items, Guess(items[0], "an array within an array", 0.85))
+        return items
+
+    def _as_rows(self, items: list[Any], row: Shape) -> list[Any]:
+        """`[1, 2]` where an array of arrays is asked for: one row of two cells, or two of one."""
+        if len(items) < 2 or row.types != {"array"} or any(isinstance(item, dict | list) for item in items):
+            return items
+        width = row_width(row)
+        if width == len(items):
+            done = self._settler.propose(self._path, items, Guess([items], "a row without the array around it", 0.85))
+            return done if isinstance(done, list) else items
+        if width != 1:
+            self._settler.record.doubt(self._path, "it may be one row, or several")
         return items
 
     def _row(self, row: list[Any], shape: Shape) -> Guess | None:

@@ -57,7 +57,8 @@ class ObjectFit:
             found = {
                 key: beside[folded(key[:MAX_NAME_CHARS])] for key in members if folded(key[:MAX_NAME_CHARS]) in beside
             }
-            if self._shape.properties.keys() & found.keys() or not set(found.values()) >= set(schema.required):
+            is_clear = len(set(found.values())) == len(found) and not self._shape.properties.keys() & found.keys()
+            if not is_clear or not set(found.values()) >= set(schema.required):
                 continue
             gathered = Guess(
                 {found[key]: members[key] for key in found}, f"the members of {name!r} stood beside it", 0.85, "key"

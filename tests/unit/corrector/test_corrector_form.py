@@ -394,7 +394,14 @@ def test_what_stands_around_or_beside_the_members_is_taken_away(text: str) -> No
 
 
 @pytest.mark.parametrize(
-    "value", [{**REST, "lead_age": 40}, {**REST, "leading": "Noor"}, [{"team": "a"}, {"team": "b"}], [{"team": "a"}]]
+    "value",
+    [
+        {**REST, "lead_age": 40},
+        {**REST, "leading": "Noor"},
+        {**REST, "lead_name": "Noor", "leadName": "Nora"},
+        [{"team": "a"}, {"team": "b"}],
+        [{"team": "a"}],
+    ],
 )
 def test_objects_are_not_made_of_members_that_do_not_suffice(value: Any) -> None:
     assert not mended(json.dumps(value), NESTED).verdict.valid
@@ -406,3 +413,19 @@ def test_members_beside_their_object_stay_where_changes_must_be_surer() -> None:
     repair = RepairChain(Limits()).repair(text, constraint, [], min_confidence=0.95)
     assert json.loads(repair.text) == json.loads(text)
     assert not any(change.applied for change in repair.changes)
+
+
+@pytest.mark.parametrize(
+    ("row", "wanted", "certain"),
+    [
+        ({}, [[1], [2]], False),
+        ({"minItems": 2, "maxItems": 2}, [[1, 2]], True),
+        ({"maxItems": 1, "minItems": 1}, [[1], [2]], True),
+    ],
+)
+def test_numbers_where_rows_are_asked_for_are_a_row_only_if_its_width_says_so(
+    row: dict[str, Any], wanted: Any, certain: bool
+) -> None:
+    schema = {"type": "object", "properties": {"r": {"type": "array", "items": {"type": "array", **row}}}}
+    done = mended('{"r": [1, 2]}', schema)
+    assert (json.loads(done.text)["r"], done.certain) == (wanted, certain)
