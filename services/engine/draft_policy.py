@@ -62,6 +62,10 @@ class StepCost:
             cost = min(cost, self._shape[nearest] + max(growth, MIN_GROWTH) * (bucket - nearest))
         return cost
 
+    def knows(self, num_rows: int) -> bool:
+        """Whether steps of as many rows have been measured."""
+        return _bucket(num_rows) in self._shape
+
     def seconds(self, num_rows: int) -> float:
         """At the machine's present speed; 0 while nothing has been measured."""
         return self._speed * self.of(num_rows)

@@ -32,8 +32,6 @@ CHECKED: Mode = "precise"
 DRAFTS: Mode = "turbo"
 PRIOR_AGREEMENT = 0.9
 """How often the weights that draft choose the token of those that check, before anything was seen."""
-PRIOR_DRAFT_COST = 0.4
-"""A pass of the weights that draft, in passes of those that check, before one was measured."""
 PLACEHOLDER = 0
 """Stands for a draft while room is made for it."""
 
@@ -83,11 +81,18 @@ class ProgressiveDrafting:
         return self._agreement.setdefault(sequence.sequence_id, Chance(PRIOR_AGREEMENT))
 
     def _length(self, items: Seq[WorkItem]) -> int:
-        """How many tokens to draft for each; now and then one, to see whether more would pay by now."""
-        check_s = self._check_cost.seconds
-        draft_s = self._draft_cost.seconds(len(items)) or PRIOR_DRAFT_COST * check_s(len(items))
+        """How many tokens to draft for each; now and then one, to see whether more would pay by now.
+
+        Weights that check may be as quick as those that draft: a step without drafts and one with a single draft say
+        so before more are made.
+        """
+        if not self._check_cost.knows(len(items)):
+            return 0
+        draft_s = self._draft_cost.seconds(len(items))
+        if not draft_s:
+            return 1
         chances = [self._chance(item.sequence).value for item in items]
-        length = even_length(chances, draft_s, check_s, self._max_draft_tokens)
+        length = even_length(chances, draft_s, self._check_cost.seconds, self._max_draft_tokens)
         self._num_refused = 0 if length else self._num_refused + 1
         return length or int(self._num_refused % PROBE_INTERVAL == 0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -60,13 +61,14 @@ def test_other_modes_are_left_alone() -> None:
 
 
 @settings(max_examples=35, deadline=None)
-@given(requests, st.integers(8, 16), st.integers(1, 4), st.booleans())
+@given(requests, st.integers(8, 16), st.integers(1, 4), st.booleans(), st.integers(0, 6))
 def test_the_answer_is_that_of_the_precise_weights_for_any_parameters_and_grammar(
-    mix: list[Request], num_pages: int, max_running: int, lookup: bool
+    mix: list[Request], num_pages: int, max_running: int, lookup: bool, length: int
 ) -> None:
     """The runner refuses to compute a precise sequence on values of other weights, so pages hold precise ones only."""
     runner = FakeRunner(num_pages, copying_logits)
-    results = run_mix(core_of(runner, num_pages, lookup=lookup, max_running=max_running), mix, "precise")
+    with patch.object(ProgressiveDrafting, "_length", lambda *_: length):
+        results = run_mix(core_of(runner, num_pages, lookup=lookup, max_running=max_running), mix, "precise")
     for number, request in enumerate(mix):
         plain_core = make_core(FakeRunner(num_pages, copying_logits), num_pages)
         plain_core.add(sequence_of(str(number), request, "precise"))
@@ -107,6 +109,25 @@ def test_the_length_grows_with_agreement_and_shrinks_with_the_cost_of_a_draft() 
     assert even_length([0.9] * 16, 0.4, lambda num_rows: float(num_rows), 12) == 0
 
 
+def test_a_step_without_drafts_and_a_single_draft_are_measured_before_more_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.engine.progressive.even_length", lambda *_: 4)
+    drafted: list[tuple[int, int]] = []
+    draft = ProgressiveDrafting._draft
+
+    def recorded(self: ProgressiveDrafting, items: Seq[WorkItem]) -> list[WorkItem]:
+        drafted.append((items[0].sequence.num_output, len(items[0].drafts)))
+        return draft(self, items)
+
+    monkeypatch.setattr(ProgressiveDrafting, "_draft", recorded)
+    core = core_of(FakeRunner(16), 16)
+    core.add(make_sequence("a", PROMPT, max_tokens=30, mode="precise"))
+    run_to_end(core)
+    assert drafted[0] == (2, 1), "after the prompt's own token, and one of a step without drafts"
+    assert [length for _, length in drafted[1:3]] == [4, 4]
+
+
 def test_guesses_of_prompt_lookup_say_nothing_of_how_often_the_weights_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     class Recorder(Chance):
         def saw(self, right: bool) -> None:
@@ -114,7 +135,7 @@ def test_guesses_of_prompt_lookup_say_nothing_of_how_often_the_weights_agree(mon
 
     seen: list[bool] = []
     monkeypatch.setattr(ProgressiveDrafting, "_chance", lambda *_: Recorder(0.9))
-    monkeypatch.setattr("services.engine.progressive.even_length", lambda *_: 0)
+    monkeypatch.setattr(ProgressiveDrafting, "_length", lambda *_: 0)
     runner = FakeRunner(16, copying_logits)
     core = core_of(runner, 16, lookup=True)
     core.add(make_sequence("a", [7] * 30 + PROMPT * 3, max_tokens=60, mode="precise"))
