@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import orjson
-
 from services.gateway.http.fields import Fields, json_type
-from services.gateway.http.guided import choice, pattern, read_guided
+from services.gateway.http.guided import choice, pattern, read_guided, schema_text
 from stagemesh.api.common.v1 import common_pb2
 
 
@@ -78,4 +76,4 @@ def _json_schema(response_format: Fields) -> str:
     wrapper.text("description")
     wrapper.flag("strict")  # an answer is held to its schema either way
     wrapper.done()
-    return orjson.dumps(schema).decode()
+    return schema_text(wrapper, "schema", schema)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 
 from services.gateway.http.fields import Fields, json_type
@@ -63,7 +65,15 @@ def _schema(fields: Fields, name: str) -> Constraint | None:
         return Constraint(json_schema=schema)
     if not isinstance(schema, dict | bool):
         fields.refuse(name, f"must be an object or a string, not {json_type(schema)}", "INVALID_TYPE")
-    return Constraint(json_schema=orjson.dumps(schema).decode())
+    return Constraint(json_schema=schema_text(fields, name, schema))
+
+
+def schema_text(fields: Fields, name: str, schema: dict[str, Any] | bool) -> str:
+    """As JSON. Refuses one that is nested more deeply than any that can be enforced."""
+    try:
+        return orjson.dumps(schema).decode()
+    except orjson.JSONEncodeError:
+        fields.refuse(name, "is nested too deeply")
 
 
 def _regex(fields: Fields, name: str) -> Constraint | None:

@@ -66,6 +66,13 @@ def test_a_fitting_text_is_allowed_and_completes(
     assert state.is_complete()
 
 
+def test_one_of_thousands_of_choices_completes(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
+    values = [f"article {number} of the list" for number in range(5_000)]
+    state = compiler.compile(OutputConstraint(choice=ChoiceList(values=values)), 500)
+    feed(state, tokenizer, values[4_321])
+    assert state.is_complete()
+
+
 def test_a_number_may_end_or_go_on(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
     state = compiler.compile(OutputConstraint(json_schema='{"type": "integer"}'), 500)
     feed(state, tokenizer, "4")

@@ -90,6 +90,13 @@ def test_what_is_left_out_or_null_stays_unset() -> None:
     assert not absent.HasField("constraint")
 
 
+def nested(depth: int) -> dict[str, object]:
+    schema: dict[str, object] = {}
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
 @pytest.mark.parametrize(
     "harmless",
     [
@@ -164,6 +171,12 @@ def test_a_parameter_that_asks_for_nothing_is_accepted(harmless: dict[str, objec
         ),
         ({"guided_json": 5}, "guided_json", "INVALID_TYPE"),
         ({"guided_json": ""}, "guided_json", "INVALID_VALUE"),
+        ({"guided_json": nested(300)}, "guided_json", "INVALID_VALUE"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": nested(300)}}},
+            "response_format.json_schema.schema",
+            "INVALID_VALUE",
+        ),
         ({"guided_choice": []}, "guided_choice", "INVALID_VALUE"),
         ({"guided_choice": "a"}, "guided_choice", "INVALID_TYPE"),
         ({"guided_json": {}, "guided_whitespace_pattern": " "}, "guided_whitespace_pattern", "UNSUPPORTED_PARAMETER"),
