@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stagemesh.models.gguf_file import open_gguf
 from stagemesh.models.store import ModelFiles
 
 BLOCK_BYTES = {"Q4_0": 18, "Q4_1": 20, "Q5_0": 22, "Q5_1": 24, "Q8_0": 34}
@@ -27,12 +28,10 @@ def not_finite(files: ModelFiles) -> Iterator[str]:
 
 
 def _in_gguf(path: Path) -> Iterator[str]:
-    from gguf import GGUFReader
-
-    for tensor in GGUFReader(path).tensors:
-        data = np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8)
-        if not is_finite(data, tensor.tensor_type.name):
-            yield str(tensor.name)
+    file = open_gguf(path)
+    for name, info in file.tensors.items():
+        if not is_finite(file.raw(name).reshape(-1), info.type):
+            yield name
 
 
 def _in_safetensors(path: Path) -> Iterator[str]:

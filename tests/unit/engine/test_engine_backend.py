@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,14 +26,14 @@ from stagemesh.models.store import ModelFiles
 SIZES = Sizes(context_length=128, num_pages=16, num_threads=1)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def without_shipped_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As in a checkout that was installed without a compiler."""
     monkeypatch.setattr(build, "PREBUILT_FOLDER", tmp_path / "none")
 
 
 @pytest.fixture
-def without_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def without_compiler(without_shipped_library: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -59,6 +60,18 @@ def test_without_a_compiler_the_sentence_says_so(tmp_path: Path) -> None:
         built_library(AVX2, tmp_path)
 
 
+@pytest.mark.skipif(not supported_levels(), reason="the native kernels need AVX2")
+@pytest.mark.usefixtures("without_shipped_library")
+def test_a_library_that_was_not_shipped_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(build, "UNITS", ("exponents.cpp",))  # a second instead of a minute
+    built = built_library(AVX2, tmp_path)
+    ctypes.CDLL(str(built))
+    monkeypatch.setenv("CXX", "false")
+    assert built_library(AVX2, tmp_path) == built
+    assert list(tmp_path.iterdir()) == [built]
+
+
+@pytest.mark.usefixtures("without_shipped_library")
 def test_what_the_compiler_says_is_passed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(KernelsUnavailable, match="false cannot build"):

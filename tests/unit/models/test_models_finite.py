@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGUFReader
 from safetensors.numpy import save_file
 
 from stagemesh.models.finite import BLOCK_BYTES, is_finite, not_finite
+from stagemesh.models.gguf_file import open_gguf
 from stagemesh.models.store import ModelFiles
 
 
@@ -45,8 +45,7 @@ def test_the_default_model_is_finite_and_a_copy_with_one_nan_is_not(
     assert list(not_finite(default_model_files)) == []
     copy = tmp_path / "nan.gguf"
     copy.write_bytes(default_model_files.path.read_bytes())
-    tensor = next(each for each in GGUFReader(copy).tensors if each.name == "output_norm.weight")
-    offset = int(tensor.data_offset)
+    offset = open_gguf(copy).tensors["output_norm.weight"].offset
     with copy.open("r+b") as file:
         file.seek(offset)
         file.write(np.float32("nan").tobytes())
