@@ -36,6 +36,8 @@ def read_text(path: Path, option: str) -> str:
 def parse_json(text: str, path: Path, option: str) -> object:
     try:
         value: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise click.BadParameter(f"{path} is not JSON: {error}", param_hint=option) from None
+    except RecursionError:
+        raise click.BadParameter(f"{path} is nested too deeply", param_hint=option) from None
     return value
