@@ -34,8 +34,8 @@ test: setup-dev ## run the whole suite, e.g. make test ARGS="tests/unit -k confi
 ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
 else
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/unit tests/contract
-	@$(BIN)/python -m pytest tests/e2e tests/chaos
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/unit
+	@$(BIN)/python -m pytest tests/contract tests/e2e tests/chaos
 endif
 
 .PHONY: chaos
