@@ -143,7 +143,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--quick", action="store_true", help="10 cases of each kind and language")
     parser.add_argument("--busy", action="store_true", help="do not wait for other benchmarks; times mean little then")
-    parser.add_argument("--cases", choices=("usual", "fresh"), default="usual", help="fresh: of kinds not made for")
+    parser.add_argument(
+        "--cases", choices=("usual", "fresh"), default="usual", help="fresh: other schemas, forms and damages"
+    )
     parser.add_argument("--part", choices=("train", "unseen"), default="unseen")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the cases as lines instead of measuring")

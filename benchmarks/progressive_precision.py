@@ -65,7 +65,12 @@ def main() -> None:
                 results[f"{name}/{temperature:g}"] = found
                 if not args.json:
                     print(f"{name}/{temperature:g}", json.dumps(found), flush=True)
-    summary: dict[str, object] = {"backend": model.backend, "threads": args.threads, "batch": args.batch}
+    summary: dict[str, object] = {
+        "backend": model.backend,
+        "bf16": args.bf16,
+        "threads": args.threads,
+        "batch": args.batch,
+    }
     for key in ("ratio", "cpu_ratio"):
         summary[key] = statistics.median(float(str(found[key])) for found in results.values())
     print(json.dumps({**summary, "tasks": results} if args.json else summary))

@@ -1,4 +1,4 @@
-"""Cases of kinds that the corrector was not made for, from a seed: forms of values, and faults of whole texts."""
+"""Cases of other kinds than the usual ones, from a seed: forms of values, and faults of whole texts."""
 
 from __future__ import annotations
 

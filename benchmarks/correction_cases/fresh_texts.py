@@ -65,7 +65,7 @@ def commented(rng: random.Random, value: dict[str, Any], schema: dict[str, Any])
     for note in (
         '  // was "x": 1,',
         "  /* {old: 1} */",
-        "  # TODO: check [this]",
+        "  # NOTE: check [this]",
         "  // 备注：已核对",
         "  -- checked",
         "  <!-- checked -->",

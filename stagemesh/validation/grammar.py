@@ -22,14 +22,16 @@ NOTHING_MATCHES = "NoExtensionBias"
 
 def compile_regex(pattern: str, limits: Limits) -> LLMatcher:
     """Raises Refusal INVALID_REGEX."""
-    return _compile(LLMatcher.grammar_from_regex(pattern), pattern, "INVALID_REGEX", "constraint.regex", limits)
+    reason, field = "INVALID_REGEX", "constraint.regex"
+    _check_size(pattern, reason, field, limits)
+    return _compile(LLMatcher.grammar_from_regex(pattern), reason, field)
 
 
 def compile_grammar(grammar: str, limits: Limits) -> LLMatcher:
     """Raises Refusal INVALID_GRAMMAR."""
-    _check_size(grammar, "INVALID_GRAMMAR", "constraint.grammar", limits)
-    lark = LLMatcher.grammar_from_lark(lark_of(grammar))
-    return _compile(lark, grammar, "INVALID_GRAMMAR", "constraint.grammar", limits)
+    reason, field = "INVALID_GRAMMAR", "constraint.grammar"
+    _check_size(grammar, reason, field, limits)
+    return _compile(LLMatcher.grammar_from_lark(lark_of(grammar)), reason, field)
 
 
 def lark_of(grammar: str) -> str:
@@ -66,8 +68,7 @@ def _bytes_as_tokens() -> LLTokenizer:
     return LLTokenizer("byte")
 
 
-def _compile(grammar: str, source: str, reason: str, field: str, limits: Limits) -> LLMatcher:
-    _check_size(source, reason, field, limits)
+def _compile(grammar: str, reason: str, field: str) -> LLMatcher:
     matcher = LLMatcher(_bytes_as_tokens(), grammar, log_level=0)
     if not matcher.is_error():
         matcher.compute_bitmask()  # builds the lexer, so that what explodes does so here

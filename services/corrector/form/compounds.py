@@ -89,14 +89,14 @@ def iso_duration(text: str) -> str | None:
 
 def _written(amount: Amount, dimension: str, letters: Sequence[tuple[str, str]], units: set[str]) -> str | None:
     """The amount in the largest of its units and in those below; weeks alone stay weeks."""
-    sizes = [size for unit in units if (size := (dimension_of(unit) or ("", Decimal(0)))[1])]
-    left = amount.value * (dimension_of(amount.unit) or ("", Decimal(0)))[1]
+    sizes = [_size(unit) for unit in units]
+    left = amount.value * _size(amount.unit)
     week = Decimal(604_800)
     if dimension == "time" and sizes == [week] and left % week == 0:
         return f"P{left // week}W"
     date, clock = "", ""
     for unit, letter in letters:
-        size = (dimension_of(unit) or ("", Decimal(0)))[1]
+        size = _size(unit)
         count, left = (left // size, left % size) if size <= max(sizes) else (Decimal(0), left)
         if count and unit in ("h", "min", "s"):
             clock += f"{count}{letter}"
@@ -105,6 +105,12 @@ def _written(amount: Amount, dimension: str, letters: Sequence[tuple[str, str]],
     if left or not (date or clock):
         return None
     return f"P{date}T{clock}" if clock else f"P{date}"
+
+
+def _size(unit: str) -> Decimal:
+    """In the base unit of its dimension."""
+    found = dimension_of(unit)
+    return Decimal(0) if found is None else found[1]
 
 
 def _iso(text: str) -> list[Part]:

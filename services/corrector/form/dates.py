@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from services.corrector.form.digits import read_words
+from services.corrector.form.digits import DASHES, read_words
 
 MAX_CHARS = 80
 SURE, LIKELY, UNSURE = 0.9, 0.7, 0.55
@@ -47,7 +47,6 @@ _CHINESE = re.compile(
 )
 _WEEK = re.compile(r"(\d{4})-?W(\d{2})-?([1-7])(?!\d)")
 _ORDINAL = re.compile(r"(\d{4})-(\d{3})(?!\d)")
-_DASHES = str.maketrans(dict.fromkeys("‐‑‒–—−", "-"))
 _TIME = re.compile(
     r"(上午|下午|晚上|中午|凌晨|早上)?\s*(\d{1,2})\s*[:时点h]\s*(?:(\d{1,2})\s*(?:[:分]\s*(?:(\d{1,2})(?:\.(\d{1,9}))?\s*秒?)?)?)?\s*([ap]\.?m\.?)?",
     re.I,
@@ -73,7 +72,7 @@ def read_dates(text: str) -> list[Moment]:
     """All dates that the whole text may mean, the likeliest first; none if it is not a date and nothing else."""
     if len(text) > MAX_CHARS:
         return []
-    text = unicodedata.normalize("NFKC", text).translate(_DASHES).strip(" \t\r\n\"'“”.,;")
+    text = unicodedata.normalize("NFKC", text).translate(DASHES).strip(" \t\r\n\"'“”.,;")
     weekday = _WEEKDAY.search(text)
     bare = (text[: weekday.start()] + " " + text[weekday.end() :]).strip(" ,") if weekday else text
     found = [

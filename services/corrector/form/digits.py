@@ -13,6 +13,8 @@ SURE, UNSURE = 0.9, 0.7
 
 _GROUPS = {mark: re.compile(rf"[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+") for mark in (",", ".", " ", "'", "_")}
 _INDIAN = re.compile(r"[1-9]\d{0,1}(?:,\d{2})+,\d{3}")
+DASHES = str.maketrans(dict.fromkeys("‐‑‒–—−", "-"))
+"""Whatever line stands for a hyphen or a minus."""
 _EXPONENT = re.compile(r"(?<![\w.+-])-?\d{1,40}(?:\.\d{1,40})?[eE][+-]?\d{1,3}(?![\w.])")
 _SLASHED = re.compile(r"(\d{1,6})\s*/\s*(\d{1,6})")
 _CHINESE_FRACTION = re.compile(r"([二三四五六七八九十百千]{1,4})分之([一二两三四五六七八九十百点零]{1,8})")

@@ -12,7 +12,7 @@ from rapidfuzz.distance import OSA
 
 from services.corrector.form.amounts import read_amount
 from services.corrector.form.booleans import read_boolean
-from services.corrector.form.digits import decimal_of
+from services.corrector.form.digits import DASHES, decimal_of
 from services.corrector.form.edits import Guess
 from services.corrector.form.slips import is_contrary, is_slip
 from services.corrector.form.values import is_number
@@ -77,7 +77,6 @@ _SYNONYMS = (
 )  # fmt: skip
 
 
-_DASHES = str.maketrans(dict.fromkeys("‐‑‒–—−", "-") | {"\u2044": "/"})
 _SILENT = re.compile(r"[\s!\"'“”‘’。！]+")
 _SEPARATORS = re.compile(r"(?<=[^\W\d])[_\-./·:,，]+(?=\w)|(?<=\w)[_\-./·:,，]+(?=[^\W\d])")
 """Between two words; between two digits, and before or after all, marks say something: 1.0 and 10, A and A-."""
@@ -85,7 +84,7 @@ _DIGITS = str.maketrans("一二三四五六七八九壹贰叁肆伍陆柒捌玖"
 
 
 def _folded(text: str) -> str:
-    bare = _SILENT.sub("", unicodedata.normalize("NFKC", text).casefold().translate(_DASHES))
+    bare = _SILENT.sub("", unicodedata.normalize("NFKC", text).casefold().translate(DASHES).replace("\u2044", "/"))
     return _SEPARATORS.sub("", bare).strip("_./·:,，")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from services.gateway.http.shape import Shape
@@ -13,6 +14,7 @@ UNGUIDED_FORMATS = (
     "relative-json-pointer", "regex",
 )  # fmt: skip
 """Formats that the engine's grammar does not hold an answer to; one that is valid without them may be mended."""
+_UNGUIDED = re.compile(rf'"format"\s*:\s*"(?:{"|".join(UNGUIDED_FORMATS)})"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,4 +35,4 @@ class Order:
     def may_be_corrected(self) -> bool:
         """The text can still change after it was generated, so it is sent when it is final."""
         schema = self.requests[0].constraint.json_schema
-        return has_demands(self.requests[0]) or any(f'"{name}"' in schema for name in UNGUIDED_FORMATS)
+        return has_demands(self.requests[0]) or _UNGUIDED.search(schema) is not None

@@ -58,21 +58,21 @@ def named_rules(path: Path) -> quality_pb2.ValidateRequest:
     return read_rules(path)
 
 
-def read_rules(path: Path) -> quality_pb2.ValidateRequest:
+def read_rules(path: Path, option: str = "--rules") -> quality_pb2.ValidateRequest:
     """The rules in a file `{"rules": […], "text_rules": […]}`, or of the first sort alone, in a message of their own.
 
-    Raises click.BadParameter.
+    Raises click.BadParameter that names `option`.
     """
-    given = parse_json(read_text(path, "--rules"), path, "--rules")
+    given = parse_json(read_text(path, option), path, option)
     document: Any = {"rules": given} if isinstance(given, list) else given
     if not isinstance(document, dict) or document.keys() - {"rules", "text_rules"}:
-        raise click.BadParameter(f'{path} must hold {{"rules": […], "text_rules": […]}}', param_hint="--rules")
+        raise click.BadParameter(f'{path} must hold {{"rules": […], "text_rules": […]}}', param_hint=option)
     request = quality_pb2.ValidateRequest()
     try:
         request.rules.extend(_read_each(document, "rules", common_pb2.Rule))
         request.text_rules.extend(_read_each(document, "text_rules", common_pb2.TextRules))
     except InvalidRequest as error:
-        raise click.BadParameter(f"{path}: {error.message}", param_hint="--rules") from None
+        raise click.BadParameter(f"{path}: {error.message}", param_hint=option) from None
     return request
 
 

@@ -48,7 +48,7 @@ def load(name: str, source: Path, tenant_id: str, as_json: bool, state: Path | N
     from stagemesh.api.validator.v1 import rule_sets_pb2
     from stagemesh.cli.client.demands import read_rules
 
-    given = read_rules(source)
+    given = read_rules(source, "FILE")
     wanted = rule_sets_pb2.RuleSet(name=name, rules=given.rules, text_rules=given.text_rules)
     request = rule_sets_pb2.PutRulesRequest(tenant_id=tenant_id, set=wanted)
     _show([_call(state, config, lambda stub, options: stub.PutRules(request, **options)).set], as_json=as_json)

@@ -42,7 +42,7 @@ def test_its_short_form_finds_nothing_certain_that_is_wrong() -> None:
     assert {"right_and_certain_percent", "undetermined", "p50_ms", "p99_ms", "kinds", "machine"} <= done.keys()
 
 
-def test_of_kinds_that_it_was_not_made_for_nothing_certain_is_wrong() -> None:
+def test_of_other_schemas_forms_and_damages_nothing_certain_is_wrong() -> None:
     done = report(run(fresh_cases(2)), 2, "fresh")
     assert done["wrong_and_certain"] == done["undetermined_and_certain"] == done["unstable"] == 0
     assert done["right_percent"] >= 94

@@ -13,6 +13,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from services.engine.end_finder import EndFinder
 from services.engine.grammar_source import STRICT_OPTIONS, json_grammar, read_schema
+from services.gateway.http.order import UNGUIDED_FORMATS
 from stagemesh.validation.limits import Limits
 from stagemesh.validation.schema import compile_schema
 
@@ -123,3 +124,15 @@ def test_names_that_look_like_keywords_are_left_alone() -> None:
     matcher = matcher_of(schema)
     assert _fits(matcher, '{"pattern":"x","enum":{"pattern":"."}}')
     assert not _fits(matcher, '{"pattern":"\\r","enum":{"pattern":"."}}')
+
+
+ALL_FORMATS = (
+    "date", "time", "date-time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uuid",
+    "uri", "uri-reference", "iri", "iri-reference", "uri-template", "json-pointer", "relative-json-pointer", "regex",
+)  # fmt: skip
+
+
+def test_the_formats_for_which_streams_wait_are_those_that_no_grammar_holds() -> None:
+    grammars = {name: json_grammar({"type": "string", "format": name}) for name in ALL_FORMATS}
+    matchers = {name: LLMatcher(BYTES, grammar, log_level=0) for name, grammar in grammars.items()}
+    assert {name for name, matcher in matchers.items() if _fits(matcher, '"<< >>"')} == set(UNGUIDED_FORMATS)

@@ -326,3 +326,19 @@ def test_the_mode_of_the_header_reaches_the_request() -> None:
 def test_constraints_of_vllm_are_taken(members: dict[str, object], constraint: common_pb2.OutputConstraint) -> None:
     assert chat(**members).requests[0].constraint == constraint
     assert completion(**members).requests[0].constraint == constraint
+
+
+@pytest.mark.parametrize(
+    ("schema", "waits"),
+    [
+        ({"type": "string", "format": "iri"}, True),
+        ({"properties": {"a": {"format": "regex"}}}, True),
+        ('{"properties": {"a": {"format" : "regex"}}}', True),
+        ({"type": "string", "format": "date"}, False),
+        ({"properties": {"regex": {"type": "string"}}, "required": ["regex"]}, False),
+    ],
+)
+def test_a_stream_waits_for_its_text_where_a_format_that_no_grammar_holds_may_be_mended(
+    schema: object, waits: bool
+) -> None:
+    assert chat(guided_json=schema).may_be_corrected == waits
